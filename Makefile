@@ -1,0 +1,45 @@
+# The one set of commands, for people and for CI. Each target does its own set-up.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jvm demo test check format bench codegen clean
+
+help: ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+setup: $(READY) ## virtual environment in .venv, with the quorate command
+
+$(READY): pyproject.toml constraints.txt scripts/setup
+	@PYTHON="$(PYTHON)" scripts/setup
+	@touch $@
+
+jvm: ## find or install a JVM and Maven for the tests that use Apache Kafka
+	@scripts/jvm
+
+demo: setup ## start a node, use it with a stock client, show what happened
+	@$(BIN)/quorate demo
+
+test: setup jvm check ## everything that must hold: checks, unit, simulation, integration, compatibility
+	$(BIN)/python -m pytest
+
+check: setup ## ruff, mypy --strict, import rules, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/tidy.py
+
+format: setup ## let ruff format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup jvm ## side by side with Apache Kafka; results in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+codegen: setup jvm ## generate src/quorate/protocol/messages from Kafka's definitions
+	$(BIN)/python -m codegen
+
+clean: ## remove what the other targets made
+	rm -rf .venv .peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,68 @@
+"""The disk port: the few file operations that everything durable is built from.
+
+The real one is ``storage.os_disk``; simulations hand in one that forgets what was not synced. Paths are plain strings
+joined with ``/``. Failures are ``OSError``, as the operating system names them (``ENOSPC`` when the disk is full).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """An open file that grows at its end. Reads name their position and never move anything."""
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write all of the buffers at the end. On failure the file may hold a part of them."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes; fewer only where the file ends."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """Make the content durable (``fdatasync``). Blocks; safe to call from another thread than the appends."""
+        ...
+
+    def fileno(self) -> int | None:
+        """The descriptor for ``sendfile``; None where there is no real file behind."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        """Open for reading and appending. Without ``create`` a missing file is ``FileNotFoundError``."""
+        ...
+
+    def replace(self, path: str, content: Buffer) -> None:
+        """Put a whole small file in place, durably and atomically: readers see the old content or the new."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is not an error."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and all below it; a missing one is not an error."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make the folder and its parents; an existing one is not an error."""
+        ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names in the folder, sorted; empty where the folder is missing."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make creations, renames and removals inside the folder durable."""
+        ...

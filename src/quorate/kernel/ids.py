@@ -1,0 +1,25 @@
+"""Identifiers that travel through every layer. Pure.
+
+Each is a ``NewType``, so that the type checker refuses a partition index where a node id is meant.
+"""
+
+from typing import NewType
+from uuid import UUID
+
+NodeId = NewType("NodeId", int)
+TopicName = NewType("TopicName", str)
+TopicId = NewType("TopicId", UUID)
+PartitionIndex = NewType("PartitionIndex", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+
+NO_NODE = NodeId(-1)
+NO_TOPIC_ID = TopicId(UUID(int=0))
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+NO_PRODUCER_EPOCH = ProducerEpoch(-1)
