@@ -1,0 +1,213 @@
+"""The header of a record batch (magic 2): read, checked, walked over and patched in place. Pure.
+
+Nothing here looks at single records, so a broker pays per batch and never per record. The CRC covers the attributes
+and all that follows; the base offset, the length, the leader epoch and the magic byte stand before it, which is why a
+leader may patch offset and epoch without touching the CRC.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from quorate.kernel.disk import Buffer
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.records.attributes import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Compression,
+    TimestampType,
+)
+from quorate.records.errors import CorruptBatch, UnsupportedMagic
+
+HEADER_SIZE_BYTES = 61
+LOG_OVERHEAD_BYTES = 12  # Base offset and length, which the length itself does not count.
+MAGIC = 2
+
+LENGTH_OFFSET = 8
+LEADER_EPOCH_OFFSET = 12
+MAGIC_OFFSET = 16
+CRC_OFFSET = 17
+CRC_START = 21  # The attributes: the first byte under the CRC.
+MAX_TIMESTAMP_OFFSET = 35
+PRODUCER_OFFSET = 43
+
+_SEQUENCE_SPAN = 2**31
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_INT64 = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qhi")
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, in the order of the wire."""
+
+    base_offset: Offset
+    batch_length: int
+    partition_leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, from its base offset to the end of its last record."""
+        return self.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; after 2^31 - 1 comes 0. -1 where the batch has no sequence."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_SPAN
+
+    @property
+    def compression(self) -> Compression:
+        try:
+            return Compression(self.attributes & COMPRESSION_MASK)
+        except ValueError:
+            raise CorruptBatch(f"unknown compression codec {self.attributes & COMPRESSION_MASK}") from None
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_MASK else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_MASK != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_MASK != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether the base timestamp is the time from which tombstones in the batch may go (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_MASK != 0
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header at ``position``; whether the whole batch is in the buffer is not checked.
+
+    Raises ``CorruptBatch`` where no header of magic 2 can stand, ``UnsupportedMagic`` on message formats 0 and 1.
+    """
+    try:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise _short_header(buffer, position) from None
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic)
+    if header.batch_length < HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES:
+        raise CorruptBatch(f"batch length {header.batch_length} is less than a batch header")
+    return header
+
+
+def iterate_batches(buffer: Buffer, position: int = 0, *, strict: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield position and header of each whole batch in turn.
+
+    A partial batch at the end is passed over, since fetched bytes may end in one; with ``strict`` it is corrupt.
+    """
+    end = len(buffer)
+    while position < end:
+        if position + HEADER_SIZE_BYTES > end and _may_continue(buffer, position):
+            break
+        header = read_header(buffer, position)
+        if position + header.size_bytes > end:
+            break
+        yield position, header
+        position += header.size_bytes
+    if strict and position < end:
+        raise CorruptBatch(f"{end - position} bytes at position {position} are not a whole batch")
+
+
+def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
+    """The CRC32C that the batch at ``position`` should carry. Copies nothing."""
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise CorruptBatch(f"batch of {header.size_bytes} bytes in {len(buffer) - position}")
+    return int(crc32c(memoryview(buffer)[position + CRC_START : end]))
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise ``CorruptBatch`` unless the batch is whole and its CRC is right."""
+    computed = crc_of(buffer, position, header)
+    if computed != header.crc:
+        raise CorruptBatch(f"batch at offset {header.base_offset} has CRC {header.crc:#010x}, not {computed:#010x}")
+
+
+def patch_offset_and_epoch(
+    buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> None:
+    """Give the batch its place in the log, in place. Neither field is under the CRC."""
+    _INT64.pack_into(buffer, position, base_offset)
+    _INT32.pack_into(buffer, position + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Stamp the batch with the broker's time, in place, and renew its CRC.
+
+    The base timestamp and the deltas stay: with this timestamp type readers take the maximum for every record.
+    """
+    header = read_header(buffer, position)
+    _INT16.pack_into(buffer, position + CRC_START, header.attributes | TIMESTAMP_TYPE_MASK)
+    _INT64.pack_into(buffer, position + MAX_TIMESTAMP_OFFSET, timestamp_ms)
+    _renew_crc(buffer, position, header)
+
+
+def patch_producer(
+    buffer: bytearray | memoryview,
+    position: int,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    base_sequence: int,
+) -> None:
+    """Make the batch another producer's, in place, and renew its CRC."""
+    header = read_header(buffer, position)
+    _PRODUCER.pack_into(buffer, position + PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
+    _renew_crc(buffer, position, header)
+
+
+def _renew_crc(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
+    _UINT32.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header))
+
+
+def _may_continue(buffer: Buffer, position: int) -> bool:
+    """Whether too few bytes for a header are the start of one that was cut off."""
+    if position + MAGIC_OFFSET >= len(buffer):
+        return True
+    return buffer[position + MAGIC_OFFSET] == MAGIC
+
+
+def _short_header(buffer: Buffer, position: int) -> CorruptBatch | UnsupportedMagic:
+    """A whole message of format 0 or 1 may be shorter than this header: name it for what it is."""
+    if position + MAGIC_OFFSET < len(buffer) and buffer[position + MAGIC_OFFSET] < MAGIC:
+        return UnsupportedMagic(buffer[position + MAGIC_OFFSET])
+    return CorruptBatch(f"{len(buffer) - position} bytes are less than a batch header")
+
+
+def _wrong_magic(magic: int) -> CorruptBatch | UnsupportedMagic:
+    if magic in (0, 1):
+        return UnsupportedMagic(magic)
+    return CorruptBatch(f"no record batch has magic {magic}")
