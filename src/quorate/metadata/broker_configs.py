@@ -1,0 +1,232 @@
+"""The configs of a broker that tools ask for, with Apache Kafka's names and defaults. Pure.
+
+Those that are the default of a topic config come from the topic's own definition; they and the few others that are not
+read-only can be changed while a node runs.
+"""
+
+import msgspec
+
+from quorate.metadata.config_definitions import (
+    INT32_MAX,
+    ConfigDefinition,
+    ConfigType,
+    at_least,
+    between,
+)
+from quorate.metadata.topic_configs import TOPIC_CONFIGS
+
+_OWN = (
+    ConfigDefinition(
+        name="advertised.listeners",
+        type=ConfigType.STRING,
+        default="",
+        read_only=True,
+        documentation="The address that clients are told to connect to.",
+    ),
+    ConfigDefinition(
+        name="auto.create.topics.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        read_only=True,
+        documentation="Whether a topic that a client asks for is made when it is missing.",
+    ),
+    ConfigDefinition(
+        name="broker.id", type=ConfigType.INT, default="-1", read_only=True, documentation="The id of this node."
+    ),
+    ConfigDefinition(
+        name="broker.rack", type=ConfigType.STRING, default="", read_only=True, documentation="The rack of this node."
+    ),
+    ConfigDefinition(
+        name="connections.max.idle.ms",
+        type=ConfigType.LONG,
+        default="600000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long a connection may be silent before it is closed.",
+    ),
+    ConfigDefinition(
+        name="default.replication.factor",
+        type=ConfigType.INT,
+        default="1",
+        check=at_least(1),
+        read_only=True,
+        documentation="The replication factor of topics that are made without naming one.",
+    ),
+    ConfigDefinition(
+        name="delete.topic.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        read_only=True,
+        documentation="Whether topics can be deleted.",
+    ),
+    ConfigDefinition(
+        name="fetch.max.bytes",
+        type=ConfigType.INT,
+        default=str(55 * 2**20),
+        check=at_least(1024),
+        read_only=True,
+        documentation="The most bytes that one fetch is answered with.",
+    ),
+    ConfigDefinition(
+        name="group.initial.rebalance.delay.ms",
+        type=ConfigType.INT,
+        default="3000",
+        check=at_least(0),
+        read_only=True,
+        documentation="How long an empty group waits for more members before its first rebalance.",
+    ),
+    ConfigDefinition(
+        name="group.max.session.timeout.ms",
+        type=ConfigType.INT,
+        default="1800000",
+        check=at_least(1),
+        read_only=True,
+        documentation="The longest session timeout that a group member may ask for.",
+    ),
+    ConfigDefinition(
+        name="group.max.size",
+        type=ConfigType.INT,
+        default=str(INT32_MAX),
+        check=at_least(1),
+        read_only=True,
+        documentation="The most members that a group may have.",
+    ),
+    ConfigDefinition(
+        name="group.min.session.timeout.ms",
+        type=ConfigType.INT,
+        default="6000",
+        check=at_least(1),
+        read_only=True,
+        documentation="The shortest session timeout that a group member may ask for.",
+    ),
+    ConfigDefinition(
+        name="listeners",
+        type=ConfigType.STRING,
+        default="",
+        read_only=True,
+        documentation="The address that this node listens on.",
+    ),
+    ConfigDefinition(
+        name="log.cleaner.backoff.ms",
+        type=ConfigType.LONG,
+        default="15000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How often logs are looked at for compaction.",
+    ),
+    ConfigDefinition(
+        name="log.dirs",
+        type=ConfigType.STRING,
+        default="",
+        read_only=True,
+        documentation="The folder that holds the data of this node.",
+    ),
+    ConfigDefinition(
+        name="log.retention.check.interval.ms",
+        type=ConfigType.LONG,
+        default="300000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How often logs are looked at for segments to delete.",
+    ),
+    ConfigDefinition(
+        name="max.incremental.fetch.session.cache.slots",
+        type=ConfigType.INT,
+        default="1000",
+        check=at_least(0),
+        read_only=True,
+        documentation="How many fetch sessions are kept.",
+    ),
+    ConfigDefinition(
+        name="node.id", type=ConfigType.INT, default="-1", read_only=True, documentation="The id of this node."
+    ),
+    ConfigDefinition(
+        name="num.partitions",
+        type=ConfigType.INT,
+        default="1",
+        check=between(1, 10_000),
+        read_only=True,
+        documentation="The number of partitions of topics that are made without naming one.",
+    ),
+    ConfigDefinition(
+        name="offset.metadata.max.bytes",
+        type=ConfigType.INT,
+        default="4096",
+        check=at_least(0),
+        read_only=True,
+        documentation="The longest metadata text that may go with a committed offset.",
+    ),
+    ConfigDefinition(
+        name="offsets.retention.check.interval.ms",
+        type=ConfigType.LONG,
+        default="600000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How often committed offsets are looked at for expiry.",
+    ),
+    ConfigDefinition(
+        name="offsets.retention.minutes",
+        type=ConfigType.INT,
+        default="10080",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long the offsets of a group without members are kept.",
+    ),
+    ConfigDefinition(
+        name="offsets.topic.num.partitions",
+        type=ConfigType.INT,
+        default="50",
+        check=at_least(1),
+        read_only=True,
+        documentation="The number of partitions of __consumer_offsets.",
+    ),
+    ConfigDefinition(
+        name="offsets.topic.replication.factor",
+        type=ConfigType.SHORT,
+        default="3",
+        check=at_least(1),
+        read_only=True,
+        documentation="The replication factor of __consumer_offsets; fewer where there are fewer nodes.",
+    ),
+    ConfigDefinition(
+        name="process.roles",
+        type=ConfigType.LIST,
+        default="broker,controller",
+        read_only=True,
+        documentation="The parts that this node plays.",
+    ),
+    ConfigDefinition(
+        name="producer.id.expiration.ms",
+        type=ConfigType.INT,
+        default="86400000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long the state of an idle idempotent producer is kept.",
+    ),
+    ConfigDefinition(
+        name="replica.fetch.max.bytes",
+        type=ConfigType.INT,
+        default=str(2**20),
+        check=at_least(0),
+        read_only=True,
+        documentation="The most bytes of one partition that a follower fetches at once.",
+    ),
+    ConfigDefinition(
+        name="socket.request.max.bytes",
+        type=ConfigType.INT,
+        default=str(100 * 2**20),
+        check=at_least(1024),
+        read_only=True,
+        documentation="The largest request that is accepted.",
+    ),
+)
+
+_TOPIC_DEFAULTS = tuple(
+    msgspec.structs.replace(topic_config, name=topic_config.broker_synonym, broker_synonym=None)
+    for topic_config in TOPIC_CONFIGS.values()
+    if topic_config.broker_synonym is not None
+)
+
+BROKER_CONFIGS: dict[str, ConfigDefinition] = {
+    definition.name: definition for definition in sorted(_OWN + _TOPIC_DEFAULTS, key=lambda d: d.name)
+}

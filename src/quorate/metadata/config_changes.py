@@ -1,0 +1,98 @@
+"""Deciding changes of topic and broker configs. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.metadata import records as r
+from quorate.metadata.broker_configs import BROKER_CONFIGS
+from quorate.metadata.commands import AlterBrokerConfigs, AlterTopicConfigs, ConfigChange, ConfigOperation
+from quorate.metadata.config_definitions import ConfigDefinition, ConfigType, find_definition
+from quorate.metadata.effective_configs import BrokerView, broker_entries, topic_entries
+from quorate.metadata.image import MetadataImage
+from quorate.metadata.topic_configs import TOPIC_CONFIGS
+
+
+def decide_topic_configs(
+    image: MetadataImage, view: BrokerView, command: AlterTopicConfigs
+) -> tuple[r.TopicConfigChanged, ...]:
+    topic = image.topics.get(command.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")
+    for key in (change.key for change in command.changes):
+        find_definition(TOPIC_CONFIGS, key)
+    values = _new_values(
+        TOPIC_CONFIGS,
+        command.changes,
+        replaced=topic.configs if command.replace_all else {},
+        in_force=lambda definition: next(topic_entries(image, view, topic.configs, definition)).value,
+    )
+    return tuple(
+        r.TopicConfigChanged(topic_id=topic.topic_id, key=key, value=value)
+        for key, value in values.items()
+        if topic.configs.get(key) != value
+    )
+
+
+def decide_broker_configs(
+    image: MetadataImage, view: BrokerView, command: AlterBrokerConfigs
+) -> tuple[r.BrokerConfigChanged, ...]:
+    if command.node_id is not None and command.node_id not in image.brokers:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {command.node_id} is not registered.")
+    current = image.broker_configs.get(command.node_id, {})
+    for change in command.changes:
+        if find_definition(BROKER_CONFIGS, change.key).read_only:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Cannot update {change.key} while the broker runs: it is read-only."
+            )
+    values = _new_values(
+        BROKER_CONFIGS,
+        command.changes,
+        replaced=current if command.replace_all else {},
+        in_force=lambda definition: next(broker_entries(image, view, definition)).value,
+    )
+    return tuple(
+        r.BrokerConfigChanged(node_id=command.node_id, key=key, value=value)
+        for key, value in values.items()
+        if current.get(key) != value
+    )
+
+
+def _new_values(
+    definitions: Mapping[str, ConfigDefinition],
+    changes: Iterable[ConfigChange],
+    *,
+    replaced: Mapping[str, str],
+    in_force: Callable[[ConfigDefinition], str],
+) -> dict[str, str | None]:
+    values: dict[str, str | None] = dict.fromkeys(replaced)
+    seen: set[str] = set()
+    for change in changes:
+        if change.key in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The configuration {change.key} is named twice.")
+        seen.add(change.key)
+        definition = definitions[change.key]
+        value = _changed_value(definition, change, in_force)
+        if value is not None:
+            definition.parse(value)
+        values[change.key] = value
+    return values
+
+
+def _changed_value(
+    definition: ConfigDefinition, change: ConfigChange, in_force: Callable[[ConfigDefinition], str]
+) -> str | None:
+    if change.operation is ConfigOperation.DELETE:
+        return None
+    if change.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A null value was given for the configuration {change.key}.")
+    if change.operation is ConfigOperation.SET:
+        return change.value
+    if definition.type is not ConfigType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"The configuration {change.key} is not a list: nothing can be added or taken."
+        )
+    present = [part for part in in_force(definition).split(",") if part]
+    given = [part.strip() for part in change.value.split(",") if part.strip()]
+    if change.operation is ConfigOperation.APPEND:
+        return ",".join(present + [part for part in given if part not in present])
+    return ",".join(part for part in present if part not in given)

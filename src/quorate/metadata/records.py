@@ -1,0 +1,92 @@
+"""The metadata records: every fact that a cluster agrees on. Pure.
+
+A record is a noun or a thing that happened; it is written to the metadata log, and replaying the log from its start
+gives the image. Fields are only ever added, with defaults, so that an old log stays readable.
+"""
+
+import msgspec
+
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+
+
+class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What all metadata records share: a tag that names the kind in the log."""
+
+
+class ClusterFormed(MetadataRecord, frozen=True, kw_only=True, tag="cluster-formed"):
+    cluster_id: str
+
+
+class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-registered"):
+    """A broker process has started. Each start has a new broker epoch: requests of an earlier one are refused."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class TopicCreated(MetadataRecord, frozen=True, kw_only=True, tag="topic-created"):
+    name: TopicName
+    topic_id: TopicId
+
+
+class TopicDeleted(MetadataRecord, frozen=True, kw_only=True, tag="topic-deleted"):
+    topic_id: TopicId
+
+
+class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, tag="partition-changed"):
+    """The whole new state of one partition; also how a partition comes to be."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+
+
+class TopicConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="topic-config-changed"):
+    """One config of one topic; a value of None takes the override away."""
+
+    topic_id: TopicId
+    key: str
+    value: str | None
+
+
+class BrokerConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker-config-changed"):
+    """One dynamic broker config; without a node it is the default of the whole cluster."""
+
+    node_id: NodeId | None
+    key: str
+    value: str | None
+
+
+class ProducerIdsAllocated(MetadataRecord, frozen=True, kw_only=True, tag="producer-ids-allocated"):
+    """All producer ids below ``next_producer_id`` have been given to some broker and are never given again."""
+
+    next_producer_id: ProducerId
+
+
+AnyRecord = (
+    ClusterFormed
+    | BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionChanged
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | ProducerIdsAllocated
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_record(payload: bytes) -> AnyRecord:
+    return _decoder.decode(payload)

@@ -1,0 +1,32 @@
+"""The rules for topic names, and the topics that the cluster keeps for itself. Pure."""
+
+import re
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import TopicName
+
+CONSUMER_OFFSETS = TopicName("__consumer_offsets")
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TopicName("__transaction_state")})
+
+_MAX_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> TopicName:
+    """The name as a TopicName, or INVALID_TOPIC_EXCEPTION with the rule that it breaks."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in {".", ".."}:
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > _MAX_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return TopicName(name)
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def collision_key(name: str) -> str:
+    """Names with one key clash in metric names, where '.' and '_' are the same."""
+    return name.replace(".", "_")
