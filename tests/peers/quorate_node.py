@@ -1,0 +1,96 @@
+"""A Quorate node as a child process: the installed command, a real port, real files."""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers.child_process import ChildProcess, free_port
+
+QUORATE = Path(sys.executable).parent / "quorate"
+READY_PREFIX = "ready: "
+START_TIMEOUT_S = 30
+
+TomlValue = str | int | bool
+
+
+class QuorateNode:
+    """One node. Stop it or kill it, start it again: data directory, port and settings stay."""
+
+    def __init__(self, folder: Path, *, node_id: int, settings: Mapping[str, TomlValue]) -> None:
+        self.node_id = node_id
+        self.port = free_port()
+        self.data_dir = folder / "data"
+        self._config_path = folder / "node.toml"
+        self._log_path = folder / "node.log"
+        self._process: ChildProcess | None = None
+        own_settings: dict[str, TomlValue] = {
+            "node_id": node_id,
+            "data_dir": str(self.data_dir),
+            "listen": self.bootstrap,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        self._config_path.write_text(_toml(own_settings | dict(settings)))
+
+    @classmethod
+    def start(
+        cls, folder: Path | None = None, *, node_id: int = 7, settings: Mapping[str, TomlValue] | None = None
+    ) -> Self:
+        """A node that is ready to serve; its files go below ``folder``, or a temporary one."""
+        node = cls(folder or Path(tempfile.mkdtemp(prefix="quorate-node-")), node_id=node_id, settings=settings or {})
+        node.restart()
+        return node
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> ChildProcess:
+        assert self._process is not None, "the node was never started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def restart(self) -> None:
+        """Start the process on the same data directory and port, and wait until it is ready."""
+        self._process = ChildProcess([str(QUORATE), "serve", "--config", str(self._config_path)], self._log_path)
+        self._process.wait_for_output(_ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+
+    def stop(self) -> int:
+        """Shut it down in order; returns its exit status."""
+        return self.process.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _ready_line(output: str) -> str | None:
+    return next((line for line in output.splitlines() if line.startswith(READY_PREFIX)), None)
+
+
+def _toml(settings: Mapping[str, TomlValue]) -> str:
+    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in settings.items())
+
+
+def _toml_value(value: TomlValue) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case str():
+            return f'"{value}"'
