@@ -20,11 +20,11 @@ def place_partitions(image: MetadataImage, *, count: int, replication_factor: in
             f"Unable to replicate the partition {replication_factor} time(s): "
             f"only {len(brokers)} broker(s) are registered.",
         )
-    leaders = Counter({node: 0 for node in brokers}) + Counter()
+    leaders: Counter[NodeId] = Counter()
     replicas: Counter[NodeId] = Counter()
-    for state in _partitions(image):
-        leaders[state[0]] += 1
-        replicas.update(state)
+    for placed in _existing_placements(image):
+        leaders[placed[0]] += 1
+        replicas.update(placed)
     placements: list[tuple[NodeId, ...]] = []
     for _ in range(count):
         first = min(brokers, key=lambda node: (leaders[node], replicas[node], node))
@@ -36,7 +36,7 @@ def place_partitions(image: MetadataImage, *, count: int, replication_factor: in
     return placements
 
 
-def _partitions(image: MetadataImage) -> Iterable[tuple[NodeId, ...]]:
+def _existing_placements(image: MetadataImage) -> Iterable[tuple[NodeId, ...]]:
     for topic in image.topics.values():
         for state in topic.partitions.values():
             yield state.replicas

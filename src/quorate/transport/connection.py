@@ -1,0 +1,181 @@
+"""One client connection: frames go to a handler, replies come back in the order of their requests.
+
+The handler may answer at once, later (a future), or not at all. Whatever finishes first, replies wait their turn, and
+all that became ready during one read event leaves in one write. Reading stops while the peer does not take its replies
+or has too many requests under way: that is the back-pressure.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from quorate.transport.outbox import Outbox, Reply, ReplyPart
+from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
+
+
+class CloseConnection(Exception):
+    """Raised by a frame handler when no reply can help: the connection ends, after the replies before it."""
+
+
+class FrameHandler(Protocol):
+    def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
+        """Serve a frame. It may be changed in place, and is only valid until this call returns."""
+        ...
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    max_frame_bytes: int = 100 * 1024 * 1024
+    max_requests_in_flight: int = 128
+
+
+class ConnectionObserver(Protocol):
+    """The server that a connection belongs to."""
+
+    def connection_opened(self, connection: "ServerConnection") -> FrameHandler: ...
+
+    def connection_closed(self, connection: "ServerConnection", reason: str | None) -> None: ...
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    def __init__(self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float]) -> None:
+        self._observer = observer
+        self._limits = limits
+        self._now = now
+        self._incoming = ReceiveBuffer(limits.max_frame_bytes)
+        #: Replies that wait for an earlier one, or for themselves to be done.
+        self._pending: deque[asyncio.Future[Reply | None]] = deque()
+        self._ready: list[ReplyPart] = []
+        self._reading_paused = False
+        self._in_read_event = False
+        self._ending = False
+        self._close_reason: str | None = None
+        self.last_active = now()
+        self.peer_host = ""
+
+    @property
+    def requests_in_flight(self) -> int:
+        return len(self._pending)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the peer is owed nothing."""
+        return not self._pending and not self._outbox.is_blocked
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else ""
+        is_plain = transport.get_extra_info("sslcontext") is None
+        connected = transport.get_extra_info("socket")
+        self._outbox = Outbox(transport, connected.fileno() if connected is not None and is_plain else None)
+        self._handle = self._observer.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for pending in self._pending:
+            pending.cancel()
+        self._pending.clear()
+        self._observer.connection_closed(self, self._close_reason or (str(exc) if exc else None))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
+        return self._incoming.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self._now()
+        self._incoming.received(nbytes)
+        self._serve_frames()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._outbox.pause()
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._outbox.resume()
+        self._update_reading()
+
+    def end(self, reason: str) -> None:
+        """Take no more requests; close once the replies that are owed have been sent."""
+        self._ending = True
+        self._close_reason = reason
+        self._update_reading()
+        self._flush()
+
+    def abort(self, reason: str) -> None:
+        self._close_reason = reason
+        self._transport.abort()
+
+    def _serve_frames(self) -> None:
+        self._in_read_event = True
+        try:
+            while not self._ending and len(self._pending) < self._limits.max_requests_in_flight:
+                frame = self._incoming.next_frame()
+                if frame is None:
+                    break
+                self._serve(frame)
+        except FrameTooLarge as error:
+            self.end(str(error))
+        except CloseConnection as error:
+            self.end(str(error))
+        finally:
+            self._in_read_event = False
+        self._flush()
+        self._update_reading()
+
+    def _serve(self, frame: memoryview) -> None:
+        reply = self._handle(frame)
+        if isinstance(reply, asyncio.Future):
+            self._pending.append(reply)
+            reply.add_done_callback(self._reply_done)
+        elif reply is not None:
+            if self._pending:
+                waiting: asyncio.Future[Reply | None] = self._pending[0].get_loop().create_future()
+                waiting.set_result(reply)
+                self._pending.append(waiting)
+            else:
+                self._ready.extend(reply)
+
+    def _reply_done(self, _: "asyncio.Future[Reply | None]") -> None:
+        was_full = len(self._pending) >= self._limits.max_requests_in_flight
+        self._collect()
+        if self._in_read_event or self._transport.is_closing():
+            return
+        if was_full and not self._ending:
+            # Frames may be waiting in the buffer; no read event will come for them.
+            self._serve_frames()
+        else:
+            self._flush()
+            self._update_reading()
+
+    def _collect(self) -> None:
+        """Move finished replies from the front of the queue to what is sent next."""
+        while self._pending and self._pending[0].done():
+            done = self._pending.popleft()
+            if done.cancelled() or done.exception() is not None:
+                self.abort("a request failed")
+                return
+            reply = done.result()
+            if reply is not None:
+                self._ready.extend(reply)
+
+    def _flush(self) -> None:
+        if self._ready:
+            ready, self._ready = self._ready, []
+            self._outbox.send(ready)
+        if self._ending and self.is_quiet and not self._transport.is_closing():
+            self._transport.close()
+
+    def _update_reading(self) -> None:
+        pause = self._ending or self._outbox.is_blocked or len(self._pending) >= self._limits.max_requests_in_flight
+        if pause == self._reading_paused or self._transport.is_closing():
+            return
+        self._reading_paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()

@@ -1,0 +1,134 @@
+"""The sending side of a connection: replies leave in order, with as few system calls and copies as can be.
+
+Bytes go straight to the socket while the transport has nothing queued, file regions by ``sendfile``. Only what the
+socket does not take at once is handed to the transport, whose water marks then hold the rest back. Where there is no
+plain socket to write to (TLS, a simulated network), everything goes through the transport.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from quorate.kernel.disk import Buffer
+from quorate.transport.file_region import FileRegion
+
+ReplyPart = Buffer | FileRegion
+Reply = Sequence[ReplyPart]
+
+#: Below this size one read and one gathered write are cheaper than a system call of their own.
+SENDFILE_MINIMUM_BYTES = 32 * 1024
+#: How much of a file is put into memory at a time when the socket's buffer is full.
+COPY_CHUNK_BYTES = 256 * 1024
+#: Linux takes at most this many buffers in one gathered write.
+_MAX_BUFFERS = 1024
+
+
+class Outbox:
+    def __init__(self, transport: asyncio.Transport, descriptor: int | None) -> None:
+        self._transport = transport
+        self._descriptor = descriptor
+        self._parts: deque[ReplyPart] = deque()
+        self._paused = False
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer takes less than it is being sent."""
+        return self._paused or bool(self._parts)
+
+    def send(self, parts: Iterable[ReplyPart]) -> None:
+        self._parts.extend(parts)
+        if not self._paused:
+            self._pump()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._pump()
+
+    def _pump(self) -> None:
+        parts = self._parts
+        while parts and not self._paused:
+            head = parts[0]
+            if isinstance(head, FileRegion) and len(head) >= SENDFILE_MINIMUM_BYTES:
+                self._send_file(head)
+            else:
+                self._send_buffers(self._gather())
+
+    def _gather(self) -> list[Buffer]:
+        """Take the buffers, and the file regions too small for ``sendfile``, up to the next large region."""
+        buffers: list[Buffer] = []
+        parts = self._parts
+        while parts and len(buffers) < _MAX_BUFFERS:
+            head = parts[0]
+            if isinstance(head, FileRegion):
+                if len(head) >= SENDFILE_MINIMUM_BYTES:
+                    break
+                buffers.append(head.read(len(head)))
+            else:
+                buffers.append(head)
+            parts.popleft()
+        return buffers
+
+    def _send_buffers(self, buffers: list[Buffer]) -> None:
+        if self._may_bypass():
+            try:
+                sent = os.writev(cast(int, self._descriptor), buffers)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._transport.abort()
+                self._parts.clear()
+                return
+            buffers = _after(buffers, sent)
+        if buffers:
+            self._transport.writelines(buffers)
+
+    def _send_file(self, region: FileRegion) -> None:
+        source = region.file.fileno()
+        if source is not None and self._may_bypass():
+            try:
+                sent = os.sendfile(cast(int, self._descriptor), source, region.position, len(region))
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._transport.abort()
+                self._parts.clear()
+                return
+            region.advance(sent)
+            if sent:
+                self._drop_if_empty(region)
+                return
+        # The socket is full: queue one chunk and let the transport say when to go on.
+        chunk = region.read(COPY_CHUNK_BYTES)
+        if not chunk:
+            # The file is shorter than promised; the frame cannot be completed.
+            self._transport.abort()
+            self._parts.clear()
+            return
+        region.advance(len(chunk))
+        self._drop_if_empty(region)
+        self._transport.write(chunk)
+
+    def _may_bypass(self) -> bool:
+        return (
+            self._descriptor is not None
+            and not self._transport.is_closing()
+            and self._transport.get_write_buffer_size() == 0
+        )
+
+    def _drop_if_empty(self, region: FileRegion) -> None:
+        if not len(region):
+            self._parts.popleft()
+
+
+def _after(buffers: list[Buffer], sent: int) -> list[Buffer]:
+    """What is left of the buffers when their first ``sent`` bytes are gone."""
+    for index, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[index + 1 :]]
+        sent -= len(buffer)
+    return []

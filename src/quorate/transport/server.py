@@ -1,0 +1,86 @@
+"""A listening socket and its connections: accepts, watches for idle ones, and stops in good order."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from quorate.transport.connection import ConnectionLimits, FrameHandler, ServerConnection
+
+logger = logging.getLogger(__name__)
+
+
+class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    port: int
+    idle_timeout_ms: int = 600_000
+    limits: ConnectionLimits = ConnectionLimits()
+
+
+class Server:
+    """Serves one listener; ``open_connection`` makes the frame handler of each new connection."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: ListenerConfig,
+        open_connection: Callable[[ServerConnection], FrameHandler],
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._open_connection = open_connection
+        self._connections: set[ServerConnection] = set()
+        self._stopped = False
+        self._all_closed: asyncio.Future[None] | None = None
+        self._idle_sweep: asyncio.TimerHandle | None = None
+        self.port = config.port
+
+    async def start(self) -> None:
+        self._server = await self._loop.create_server(
+            lambda: ServerConnection(self, self._config.limits, self._loop.time),
+            self._config.host,
+            self._config.port,
+            backlog=1024,
+        )
+        if self._server.sockets:
+            self.port = self._server.sockets[0].getsockname()[1]
+        self._schedule_idle_sweep()
+
+    async def stop(self, grace_ms: int) -> None:
+        """Accept nothing new, let requests under way be answered, and cut off what is left after the grace period."""
+        self._stopped = True
+        if self._idle_sweep is not None:
+            self._idle_sweep.cancel()
+        self._server.close()
+        for connection in list(self._connections):
+            connection.end("the node stops")
+        if self._connections:
+            self._all_closed = self._loop.create_future()
+            await asyncio.wait([self._all_closed], timeout=grace_ms / 1000)
+        for connection in list(self._connections):
+            connection.abort("the node stops")
+        await asyncio.sleep(0)
+
+    def connection_opened(self, connection: ServerConnection) -> FrameHandler:
+        self._connections.add(connection)
+        if self._stopped:
+            connection.end("the node stops")
+        return self._open_connection(connection)
+
+    def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
+        self._connections.discard(connection)
+        if reason is not None:
+            logger.debug("connection closed peer=%s reason=%s", connection.peer_host, reason)
+        if self._all_closed is not None and not self._connections and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def _schedule_idle_sweep(self) -> None:
+        self._idle_sweep = self._loop.call_later(self._config.idle_timeout_ms / 4000, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest = self._loop.time() - self._config.idle_timeout_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_active < oldest and connection.is_quiet:
+                connection.end("idle")
+        self._schedule_idle_sweep()
