@@ -1,0 +1,7 @@
+"""The one exception that a malformed or impossible message gives. Pure."""
+
+from quorate.kernel.errors import QuorateError
+
+
+class ProtocolError(QuorateError):
+    """A frame that is not what the protocol allows, or a message that its version cannot carry."""
