@@ -1,0 +1,79 @@
+"""What a broker asks of a batch before it takes it from a producer, with the answers that Apache Kafka gives. Pure.
+
+``validate_produced`` looks at the header and the CRC only. Whether the batch is too large, its producer known and its
+timestamps within the topic's bounds is for the partition to say.
+"""
+
+from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NO_PRODUCER_ID
+from quorate.records.attributes import COMPRESSION_MASK, Compression, TimestampType
+from quorate.records.batch import BatchHeader, check_crc, iterate_batches
+from quorate.records.errors import InvalidRecord, UnsupportedMagic
+from quorate.records.record import iterate_keys
+
+FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
+
+
+def validate_produced(buffer: Buffer, *, produce_version: int) -> list[tuple[int, BatchHeader]]:
+    """Check the records of one partition in a Produce request of version 3 or later.
+
+    Returns position and header of each batch, as ``iterate_batches`` does; since Produce 3 there is exactly one.
+    """
+    try:
+        batches = list(iterate_batches(buffer, strict=True))
+    except UnsupportedMagic as error:
+        raise InvalidRecord(f"Produce {produce_version} takes message format 2 only, not {error.magic}") from None
+    if len(batches) != 1:
+        raise InvalidRecord(f"Produce {produce_version} takes exactly one batch per partition, not {len(batches)}")
+    position, header = batches[0]
+    check_crc(buffer, position, header)
+    _check_compression(header, produce_version)
+    _check_offsets(header)
+    _check_producer(header)
+    if header.is_control:
+        raise InvalidRecord("clients may not write control batches")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets the timestamp type LogAppendTime")
+    return batches
+
+
+def every_record_has_key(buffer: Buffer, position: int = 0) -> bool:
+    """Whether a compacted topic can take the batch. Reads every record."""
+    return all(key is not None for _, key, _ in iterate_keys(buffer, position))
+
+
+def check_keys(buffer: Buffer, position: int = 0) -> None:
+    """Raise ``InvalidRecord`` unless a compacted topic can take the batch."""
+    if not every_record_has_key(buffer, position):
+        raise InvalidRecord("a compacted topic takes no record without a key")
+
+
+def _check_compression(header: BatchHeader, produce_version: int) -> None:
+    codec = header.attributes & COMPRESSION_MASK
+    if codec > max(Compression):
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}")
+    if codec == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"zstd needs Produce {FIRST_PRODUCE_VERSION_WITH_ZSTD} or later, not {produce_version}",
+        )
+
+
+def _check_offsets(header: BatchHeader) -> None:
+    """A producer's batch is dense: the broker gives offsets to the batch alone, never to its records."""
+    if header.record_count <= 0:
+        raise InvalidRecord(f"a batch of {header.record_count} records")
+    if header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id <= NO_PRODUCER_ID:
+        if header.is_transactional:
+            raise InvalidRecord("a transactional batch without a producer id")
+        return
+    if header.base_sequence < 0:
+        raise InvalidRecord(f"producer id {header.producer_id} with sequence {header.base_sequence}")
+    if header.producer_epoch < 0:
+        raise InvalidRecord(f"producer id {header.producer_id} with epoch {header.producer_epoch}")
