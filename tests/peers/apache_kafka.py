@@ -32,7 +32,7 @@ class ApacheKafkaNode:
         self._process: ChildProcess | None = None
 
     @property
-    def address(self) -> str:
+    def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -62,7 +62,8 @@ class ApacheKafkaNode:
             START_TIMEOUT_S,
         )
 
-    def start(self) -> None:
+    def restart(self) -> None:
+        """Start the process on the same data directory and ports, and wait until it is ready."""
         self.launch()
         self.wait_until_ready()
 
@@ -103,7 +104,7 @@ class ApacheKafka:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(node.address for node in self.nodes.values())
+        return ",".join(node.bootstrap for node in self.nodes.values())
 
     def stop(self) -> None:
         """The data goes too, so there is nothing to shut down in order: an orderly end of a quorum takes 30 s."""
@@ -142,8 +143,8 @@ class ApacheKafka:
             "process.roles": "broker,controller",
             "node.id": str(node.node_id),
             "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{node.address},CONTROLLER://127.0.0.1:{node.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{node.address}",
+            "listeners": f"PLAINTEXT://{node.bootstrap},CONTROLLER://127.0.0.1:{node.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{node.bootstrap}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

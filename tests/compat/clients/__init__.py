@@ -1,0 +1,1 @@
+"""The stock Python clients behind one small interface, so that one test speaks through each of them."""

@@ -1,0 +1,33 @@
+"""Options and fixtures that several folders of tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peers import jars
+from tests.peers.kafka_tools import ToolShell
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--target",
+        choices=["quorate", "apache-kafka"],
+        default="quorate",
+        help="what the compatibility tests run against; Apache Kafka is the oracle for the tests themselves",
+    )
+
+
+@pytest.fixture(scope="session")
+def kafka_classpath() -> str:
+    """Apache Kafka's jars; without Java, Maven or the registry the test is skipped, with the reason."""
+    try:
+        return jars.kafka_classpath()
+    except jars.PeersUnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tool_shell(kafka_classpath: str) -> Iterator[ToolShell]:
+    """One JVM for all runs of Apache Kafka's command-line tools."""
+    with ToolShell() as shell:
+        yield shell
