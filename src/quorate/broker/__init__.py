@@ -1,0 +1,1 @@
+"""A node, composed: it owns the partitions, the metadata and the coordinators, and answers the Kafka APIs."""

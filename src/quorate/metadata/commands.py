@@ -75,8 +75,13 @@ class RegisterBroker(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
 
 
+class FormCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Give a new cluster its id."""
+
+
 Command = (
-    CreateTopic
+    FormCluster
+    | CreateTopic
     | DeleteTopic
     | CreatePartitions
     | AlterTopicConfigs

@@ -4,6 +4,7 @@
 cannot be granted raises ``KafkaError`` with the code that the client is to see.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 from uuid import UUID
@@ -39,6 +40,8 @@ class Controller:
 
     def decide(self, image: MetadataImage, command: c.Command) -> Decision:
         match command:
+            case c.FormCluster():
+                return Decision(records=(r.ClusterFormed(cluster_id=_cluster_id(self._new_uuid())),))
             case c.CreateTopic():
                 return self._create_topic(image, command)
             case c.DeleteTopic(topic_id=topic_id):
@@ -243,6 +246,11 @@ def _register_broker(image: MetadataImage, command: c.RegisterBroker) -> Decisio
         if state.leader == command.node_id
     )
     return Decision(records=(registered, *led))
+
+
+def _cluster_id(uuid: UUID) -> str:
+    """As Kafka writes ids: URL-safe base64 without padding."""
+    return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
 def _int(value: object) -> int:

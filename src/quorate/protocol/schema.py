@@ -17,6 +17,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from quorate.kernel.disk import Buffer
+from quorate.kernel.file_region import FileRegion
 
 NEVER_FLEXIBLE: Final = 0x7FFF
 """``FLEXIBLE_FROM`` of a message that has no flexible version (KIP-482)."""
@@ -48,8 +49,9 @@ Float64 = Annotated[float, WireType.FLOAT64]
 Uuid = Annotated[UUID, WireType.UUID]
 String = Annotated[str, WireType.STRING]
 Bytes = Annotated[bytes, WireType.BYTES]
-# Decoding gives a memoryview of the frame. Encoding takes any buffer, or a list or tuple of buffers, and copies none.
-Records = Annotated[Buffer | Sequence[Buffer], WireType.RECORDS]
+# Decoding gives a memoryview of the frame. Encoding takes any buffer, a region of a file, or a list or tuple of buffers,
+# and copies none.
+Records = Annotated[Buffer | FileRegion | Sequence[Buffer], WireType.RECORDS]
 
 
 class Versions(Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from quorate.kernel.disk import Buffer
-from quorate.transport.file_region import FileRegion
+from quorate.kernel.file_region import FileRegion
 
 ReplyPart = Buffer | FileRegion
 Reply = Sequence[ReplyPart]

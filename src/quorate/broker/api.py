@@ -1,0 +1,34 @@
+"""What a handler module declares: the request it serves, the versions, and the function that serves it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from quorate.protocol.schema import Request, Response
+
+if TYPE_CHECKING:
+    from quorate.broker.node import Node
+
+
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and in which version of the request."""
+
+    api_version: int
+    client_id: str | None
+    client_host: str
+
+
+#: A response at once, one that comes later, or none at all (Produce with acks=0).
+HandlerResult = Response | None | Awaitable[Response | None] | asyncio.Future[Response | None]
+Handle = Callable[["Node", RequestContext, Any], HandlerResult]
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    request: type[Request]
+    min_version: int
+    max_version: int
+    handle: Handle
+    #: Clients are told this instead of ``min_version``, where some of them insist on seeing a version they never send.
+    advertised_min_version: int | None = None

@@ -1,0 +1,94 @@
+"""From a frame to a handler and back to a frame.
+
+Every request that has a correlation id is answered with it, whatever else is wrong. A request that cannot be read at
+all ends its connection, and only that.
+"""
+
+import asyncio
+import logging
+from struct import Struct
+from typing import cast
+
+from quorate.broker.api import Api, RequestContext
+from quorate.broker.handlers import APIS
+from quorate.broker.handlers.api_versions import unsupported_version_response
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode
+from quorate.protocol.apis import ApiKey
+from quorate.protocol.codec import decode
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.frames import (
+    RequestHeader,
+    decode_request_header,
+    encode_response,
+    encode_unsupported_api_versions,
+)
+from quorate.protocol.schema import Response
+from quorate.transport.connection import CloseConnection, ServerConnection
+from quorate.transport.outbox import Reply
+
+logger = logging.getLogger(__name__)
+
+_BARE_ERROR = Struct(">iih")
+
+
+class Dispatcher:
+    """Serves the frames of one connection."""
+
+    def __init__(self, node: Node, connection: ServerConnection) -> None:
+        self._node = node
+        self._connection = connection
+
+    def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
+        try:
+            header = decode_request_header(frame)
+            api = APIS.get(header.api_key)
+            if api is None or not header.is_known or not api.min_version <= header.api_version <= api.max_version:
+                return self._refuse_version(header)
+            request = decode(api.request, frame, header.api_version, header.body_position)
+        except ProtocolError as error:
+            logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
+            raise CloseConnection(str(error)) from error
+        return self._handle(api, header, request)
+
+    def _handle(
+        self, api: Api, header: RequestHeader, request: object
+    ) -> "Reply | asyncio.Future[Reply | None] | None":
+        context = RequestContext(
+            api_version=header.api_version, client_id=header.client_id, client_host=self._connection.peer_host
+        )
+        try:
+            result = api.handle(self._node, context, request)
+        except Exception as error:
+            raise self._failed(header, error) from error
+        if result is None:
+            return None
+        if isinstance(result, Response):
+            return encode_response(header.correlation_id, result, header.api_version)
+        return asyncio.ensure_future(self._finish(header, result))
+
+    async def _finish(self, header: RequestHeader, result: object) -> Reply | None:
+        try:
+            response = await cast("asyncio.Future[Response | None]", result)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise self._failed(header, error) from error
+        return None if response is None else encode_response(header.correlation_id, response, header.api_version)
+
+    def _refuse_version(self, header: RequestHeader) -> Reply:
+        if header.api_key == ApiKey.API_VERSIONS:
+            return encode_unsupported_api_versions(header.correlation_id, unsupported_version_response())
+        # The answer's shape is unknown here; most start with an error code after the correlation id.
+        return [_BARE_ERROR.pack(6, header.correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
+
+    def _failed(self, header: RequestHeader, error: Exception) -> CloseConnection:
+        logger.error(
+            "request failed api_key=%s api_version=%s client_id=%s peer=%s",
+            header.api_key,
+            header.api_version,
+            header.client_id,
+            self._connection.peer_host,
+            exc_info=error,
+        )
+        return CloseConnection("an internal error")

@@ -1,0 +1,68 @@
+"""Group commit: makes logs durable with as few syncs as the load allows.
+
+Each log has at most one sync under way. What is appended meanwhile is covered by the next one, which starts as soon as
+the first is done; so the batch that a sync covers grows with the load.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Executor
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Syncable(Protocol):
+    """A log that can be made durable. ``sync`` runs in a worker thread, the two callbacks in the loop."""
+
+    def sync(self) -> None: ...
+
+    def synced(self) -> None: ...
+
+    def sync_failed(self, error: Exception) -> None: ...
+
+
+class GroupCommit:
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._requested: set[Syncable] = set()
+        self._running: set[Syncable] = set()
+        self._start_scheduled = False
+
+    def request(self, log: Syncable) -> None:
+        """Have everything that was appended to the log so far made durable."""
+        self._requested.add(log)
+        self._schedule_start()
+
+    def forget(self, log: Syncable) -> None:
+        self._requested.discard(log)
+
+    def is_running(self, log: Syncable) -> bool:
+        return log in self._running
+
+    def _schedule_start(self) -> None:
+        # At the end of the loop turn, so that one sync covers all that the turn appended.
+        if not self._start_scheduled:
+            self._start_scheduled = True
+            self._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._start_scheduled = False
+        startable = self._requested - self._running
+        self._requested -= startable
+        for log in startable:
+            self._running.add(log)
+            future = self._loop.run_in_executor(self._executor, log.sync)
+            future.add_done_callback(lambda done, log=log: self._done(log, done))  # type: ignore[misc]
+
+    def _done(self, log: Syncable, done: "asyncio.Future[None]") -> None:
+        self._running.discard(log)
+        if log in self._requested:
+            self._schedule_start()
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, Exception):
+            logger.error("sync failed log=%s error=%s", log, error)
+            log.sync_failed(error)
+        else:
+            log.synced()

@@ -1,0 +1,37 @@
+"""ApiVersions, versions 0 to 4: what this node serves, derived from the handlers themselves."""
+
+from functools import cache
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode
+from quorate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+
+def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
+    if context.api_version >= 3 and not (request.client_software_name and request.client_software_version):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=node.metadata.image.version)
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """For a request of a version that is not served: the client picks one from the list and asks again."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_served())
+
+
+@cache
+def _served() -> tuple[ApiVersion, ...]:
+    # Imported late: the table of handlers holds this one.
+    from quorate.broker.handlers import APIS
+
+    return tuple(
+        ApiVersion(
+            api_key=key,
+            min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
+            max_version=api.max_version,
+        )
+        for key, api in sorted(APIS.items())
+    )
+
+
+API = Api(request=ApiVersionsRequest, min_version=0, max_version=4, handle=handle)

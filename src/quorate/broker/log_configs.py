@@ -1,0 +1,37 @@
+"""From the configs in force for a topic to the settings of its logs."""
+
+from typing import cast
+
+from quorate.kernel.ids import TopicName
+from quorate.metadata.effective_configs import BrokerView, broker_value, topic_values
+from quorate.metadata.image import MetadataImage
+from quorate.records.attributes import TimestampType
+from quorate.storage.config import CleanupPolicy, LogConfig
+
+_TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+
+
+def log_config(image: MetadataImage, view: BrokerView, topic: TopicName) -> LogConfig:
+    values = topic_values(image, view, topic)
+
+    def number(name: str) -> int:
+        return cast(int, values[name])
+
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_index_bytes=number("segment.index.bytes"),
+        index_interval_bytes=number("index.interval.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        cleanup_policy=frozenset(cast(tuple[CleanupPolicy, ...], values["cleanup.policy"])),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_cleanable_dirty_ratio=cast(float, values["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        message_timestamp_type=_TIMESTAMP_TYPES[cast(str, values["message.timestamp.type"])],
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        producer_id_expiration_ms=cast(int, broker_value(image, view, "producer.id.expiration.ms")),
+    )

@@ -1,0 +1,140 @@
+"""A node: what it is made of, and the order in which the parts start and stop.
+
+Everything that is not deterministic is handed in through ``Environment``: the loop, the clock, the disk, the threads
+and the random source. Handlers get the node and use its parts.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from random import Random
+from typing import cast
+from uuid import UUID
+
+import msgspec
+
+from quorate.broker.config import Address, NodeConfig
+from quorate.broker.fetch_sessions import FetchSessions
+from quorate.broker.group_commit import GroupCommit
+from quorate.broker.metadata_log import MetadataLog
+from quorate.broker.metadata_store import MetadataStore
+from quorate.broker.partitions import Partitions
+from quorate.broker.producer_ids import ProducerIds
+from quorate.kernel.clock import Clock
+from quorate.kernel.disk import Disk
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.metadata.commands import CreateTopic, FormCluster, RegisterBroker
+from quorate.metadata.config_definitions import ConfigValue
+from quorate.metadata.controller import Controller
+from quorate.metadata.effective_configs import broker_value
+from quorate.metadata.image import Delta, MetadataImage, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs of the world around it."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    disk: Disk
+    #: Runs what blocks: syncs, compaction.
+    executor: Executor
+    random: Random
+
+
+class Node:
+    def __init__(self, config: NodeConfig, environment: Environment) -> None:
+        self.config = config
+        self.loop = environment.loop
+        self.clock = environment.clock
+        self.disk = environment.disk
+        self.executor = environment.executor
+        self.random = environment.random
+        self.view = config.broker_view()
+        self.group_commit = GroupCommit(self.loop, self.executor)
+
+    async def start(self, advertised: Address) -> None:
+        """Bring back what is on the disk, take part in the cluster, and be ready for requests."""
+        self.disk.make_directory(self.config.data_dir)
+        clean_start = self._take_clean_shutdown_mark()
+        self._metadata_log = MetadataLog(
+            self.disk, self.config.data_dir, clock=self.clock, loop=self.loop, executor=self.executor
+        )
+        image = self._metadata_log.replay()
+        self.metadata = MetadataStore(Controller(self.view, self.new_uuid), image, self._metadata_log.append)
+        self.partitions = Partitions(
+            disk=self.disk,
+            data_dir=self.config.data_dir,
+            view=self.view,
+            durability=self.config.durability,
+            group_commit=self.group_commit,
+            clean_start=clean_start,
+        )
+        self.partitions.metadata_changed(image, _everything(image))
+        self.metadata.subscribe(self.partitions.metadata_changed)
+        self.producer_ids = ProducerIds(self.metadata)
+        self.fetch_sessions = FetchSessions(
+            slots=self.int_config("max.incremental.fetch.session.cache.slots"),
+            new_session_id=lambda: self.random.randrange(1, 2**31),
+        )
+        self.fetch_max_bytes = self.int_config("fetch.max.bytes")
+        self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
+        await self._join_cluster(advertised)
+
+    async def stop(self) -> None:
+        if self.partitions.close():
+            self._metadata_log.close()
+            self.disk.replace(self._path(_CLEAN_SHUTDOWN_FILE), b"")
+
+    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+        """Make topics that a client asked for; returns why not for those that could not be made."""
+        outcomes = await self.metadata.submit([CreateTopic(name=name) for name in names])
+        return {
+            name: outcome.code
+            for name, outcome in zip(names, outcomes, strict=True)
+            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+
+    def broker_config(self, name: str) -> ConfigValue:
+        return broker_value(self.metadata.image, self.view, name)
+
+    def new_uuid(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def int_config(self, name: str) -> int:
+        return cast(int, self.broker_config(name))
+
+    async def _join_cluster(self, advertised: Address) -> None:
+        if not self.metadata.image.cluster_id:
+            await self.metadata.submit_one(FormCluster())
+        await self.metadata.submit_one(
+            RegisterBroker(
+                node_id=self.config.node_id, host=advertised.host, port=advertised.port, rack=self.config.rack
+            )
+        )
+
+    def _take_clean_shutdown_mark(self) -> bool:
+        """Whether the last stop was in good order. The mark goes away before anything is written."""
+        if _CLEAN_SHUTDOWN_FILE not in self.disk.list_directory(self.config.data_dir):
+            return False
+        self.disk.remove(self._path(_CLEAN_SHUTDOWN_FILE))
+        self.disk.sync_directory(self.config.data_dir)
+        return True
+
+    def _path(self, name: str) -> str:
+        return f"{self.config.data_dir}/{name}"
+
+
+def _everything(image: MetadataImage) -> Delta:
+    """The delta from nothing to the image: what a node that starts has to carry out."""
+    return Delta(
+        changed_partitions=tuple(
+            TopicPartition(topic.topic_id, topic.name, index)
+            for topic in image.topics.values()
+            for index in topic.partitions
+        )
+    )

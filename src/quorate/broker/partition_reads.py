@@ -1,0 +1,144 @@
+"""Reading partitions for a fetch: what each gives now, and waiting until together they give enough.
+
+A waiting fetch watches its partitions and reads again only those that changed, at the end of the loop turn in which
+they did, so that many appends cause one read.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from quorate.broker.fetch_sessions import FetchTarget
+from quorate.broker.node import Node
+from quorate.broker.partition import Partition
+from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.file_region import FileRegion
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.protocol.messages.fetch import EpochEndOffset, PartitionData
+
+_READ_COMMITTED = 1
+_NO_RECORDS = b""
+
+
+class PartitionReads:
+    """The reads of one fetch request, in the order of its partitions."""
+
+    def __init__(
+        self,
+        node: Node,
+        targets: Sequence[FetchTarget],
+        *,
+        uses_topic_ids: bool,
+        max_bytes: int,
+        min_bytes: int,
+        isolation_level: int,
+    ) -> None:
+        self._node = node
+        self._targets = targets
+        self._uses_topic_ids = uses_topic_ids
+        self._max_bytes = max_bytes
+        self._min_bytes = min_bytes
+        self._isolation_level = isolation_level
+        self._positions: dict[Partition, list[int]] = {}
+        self._changed: set[int] = set()
+        self._size_bytes = 0
+        self._has_news = False
+        self._wake_scheduled = False
+        self._enough: asyncio.Future[None] | None = None
+        self.results: list[PartitionData] = [self._read(position) for position in range(len(targets))]
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether to answer now: bytes as asked, or something that the client should hear at once."""
+        return self._has_news or self._size_bytes >= self._min_bytes
+
+    async def wait(self, max_wait_ms: int) -> None:
+        """Return when there is enough, or when the time is up."""
+        self._enough = self._node.loop.create_future()
+        timer = self._node.loop.call_later(max_wait_ms / 1000, self._stop_waiting)
+        for partition in self._positions:
+            partition.watch(self)
+        try:
+            await self._enough
+        finally:
+            timer.cancel()
+            for partition in self._positions:
+                partition.unwatch(self)
+
+    def partition_changed(self, partition: Partition) -> None:
+        self._changed.update(self._positions[partition])
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
+            self._node.loop.call_soon(self._read_changed)
+
+    def _read_changed(self) -> None:
+        self._wake_scheduled = False
+        changed, self._changed = sorted(self._changed), set()
+        for position in changed:
+            self._size_bytes -= len(self.results[position].records or _NO_RECORDS)
+            self.results[position] = self._read(position)
+        if self.is_enough:
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._enough is not None and not self._enough.done():
+            self._enough.set_result(None)
+
+    def _read(self, position: int) -> PartitionData:
+        target = self._targets[position]
+        index = target.request.partition
+        try:
+            if self._uses_topic_ids:
+                partition = self._node.partitions.led_by_id(target.topic_id, index)
+            else:
+                partition = self._node.partitions.led(TopicName(target.topic), PartitionIndex(index))
+            if position not in (watched := self._positions.setdefault(partition, [])):
+                watched.append(position)
+            return self._read_partition(partition, target)
+        except KafkaError as error:
+            self._has_news = True
+            return PartitionData(partition_index=index, error_code=error.code, high_watermark=-1, records=_NO_RECORDS)
+
+    def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
+        request = target.request
+        partition.check_leader_epoch(request.current_leader_epoch)
+        diverging = _diverging_epoch(partition, request.last_fetched_epoch, request.fetch_offset)
+        records: Buffer | FileRegion = _NO_RECORDS
+        if diverging is not None:
+            self._has_news = True
+        else:
+            records = self._records(partition, Offset(request.fetch_offset), request.partition_max_bytes)
+        self._size_bytes += len(records)
+        return PartitionData(
+            partition_index=request.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.high_watermark,
+            log_start_offset=partition.log.log_start_offset,
+            diverging_epoch=diverging or EpochEndOffset(),
+            aborted_transactions=() if self._isolation_level == _READ_COMMITTED else None,
+            records=records,
+        )
+
+    def _records(self, partition: Partition, offset: Offset, max_bytes: int) -> Buffer | FileRegion:
+        log = partition.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        budget = min(max_bytes, self._max_bytes - self._size_bytes)
+        # One batch always goes out, however large, or a consumer could never pass it (KIP-74).
+        minimum_one_batch = self._size_bytes == 0
+        if offset >= partition.high_watermark or (budget <= 0 and not minimum_one_batch):
+            return _NO_RECORDS
+        piece = log.read(
+            offset, max_bytes=budget, up_to_offset=partition.high_watermark, minimum_one_batch=minimum_one_batch
+        )
+        return FileRegion(piece.file, piece.position, piece.length) if piece.length else _NO_RECORDS
+
+
+def _diverging_epoch(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+    """Where the reader's log parts from this one (KIP-595), if it does."""
+    if last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.end_offset_for_epoch(LeaderEpoch(last_fetched_epoch))
+    if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None

@@ -1,0 +1,128 @@
+"""The partitions of this node: opened, reconfigured and deleted as the metadata says, and looked up by requests."""
+
+import logging
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+from quorate.broker.config import Durability
+from quorate.broker.group_commit import GroupCommit
+from quorate.broker.log_configs import log_config
+from quorate.broker.partition import OfflinePartition, Partition
+from quorate.kernel.disk import Disk
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import LeaderEpoch, PartitionIndex, TopicId, TopicName
+from quorate.metadata.effective_configs import BrokerView
+from quorate.metadata.image import Delta, MetadataImage, TopicPartition
+from quorate.storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+Opened = Callable[[Partition], None]
+
+
+class Partitions:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        data_dir: str,
+        view: BrokerView,
+        durability: Durability,
+        group_commit: GroupCommit,
+        clean_start: bool,
+    ) -> None:
+        self._disk = disk
+        self._data_dir = data_dir
+        self._view = view
+        self._durability = durability
+        self._group_commit = group_commit
+        self._clean_start = clean_start
+        self._image = MetadataImage()
+        self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        """The partitions that can be served."""
+        return (p for p in list(self._by_name.values()) if isinstance(p, Partition) and p.failure is None)
+
+    def led(self, topic: TopicName, index: PartitionIndex) -> Partition:
+        """The partition, which this node leads; otherwise the error that the client is to see."""
+        partition = self._by_name.get((topic, index))
+        if partition is None:
+            if self._image.partition(topic, index) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if isinstance(partition, OfflinePartition):
+            raise partition.failure
+        if partition.failure is not None:
+            raise partition.failure
+        return partition
+
+    def led_by_id(self, topic_id: UUID, index: int) -> Partition:
+        name = self._image.topic_names.get(TopicId(topic_id))
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.led(name, PartitionIndex(index))
+
+    def metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
+        """Carry out what a metadata change means for this node."""
+        self._image = image
+        for topic in delta.deleted_topics:
+            for index in topic.partitions:
+                self._delete(TopicPartition(topic.topic_id, topic.name, index))
+        for identity in delta.changed_partitions:
+            self._change(identity)
+        if delta.brokers_reconfigured:
+            self._reconfigure(set(image.topics))
+        elif delta.reconfigured_topics:
+            self._reconfigure(set(delta.reconfigured_topics))
+
+    def close(self) -> bool:
+        """Close every log; True when all of them were closed cleanly."""
+        clean = True
+        for partition in self._by_name.values():
+            if isinstance(partition, OfflinePartition) or partition.failure is not None:
+                clean = False
+                continue
+            try:
+                partition.log.close()
+            except (OSError, KafkaError) as error:
+                logger.error("log not closed cleanly partition=%s error=%s", partition, error)
+                clean = False
+        self._by_name.clear()
+        return clean
+
+    def _change(self, identity: TopicPartition) -> None:
+        state = self._image.partition(identity.topic, identity.partition)
+        assert state is not None
+        if self._view.node_id not in state.replicas:
+            return
+        existing = self._by_name.get((identity.topic, identity.partition))
+        if isinstance(existing, Partition) and existing.failure is None:
+            existing.leader_epoch = state.leader_epoch
+        else:
+            self._by_name[identity.topic, identity.partition] = self._open(identity, state.leader_epoch)
+
+    def _open(self, identity: TopicPartition, leader_epoch: LeaderEpoch) -> Partition | OfflinePartition:
+        try:
+            log = PartitionLog.open(
+                self._disk,
+                f"{self._data_dir}/{identity.topic}-{identity.partition}",
+                log_config(self._image, self._view, identity.topic),
+                topic_id=identity.topic_id,
+                clean_shutdown=self._clean_start,
+            )
+        except (OSError, KafkaError) as error:
+            logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
+            return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        return Partition(identity, log, leader_epoch, durability=self._durability, group_commit=self._group_commit)
+
+    def _delete(self, identity: TopicPartition) -> None:
+        partition = self._by_name.pop((identity.topic, identity.partition), None)
+        if isinstance(partition, Partition):
+            partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), then=partition.log.delete)
+
+    def _reconfigure(self, topics: set[TopicName]) -> None:
+        configs = {topic: log_config(self._image, self._view, topic) for topic in topics}
+        for (topic, _), partition in self._by_name.items():
+            if topic in configs and isinstance(partition, Partition):
+                partition.log.update_config(configs[topic])

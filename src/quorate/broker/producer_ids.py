@@ -1,0 +1,29 @@
+"""Producer ids for idempotent producers, taken from the metadata in blocks so that most requests need no commit."""
+
+import asyncio
+
+from quorate.broker.metadata_store import MetadataStore
+from quorate.kernel.ids import ProducerId
+from quorate.metadata.commands import AllocateProducerIds
+
+_BLOCK_SIZE = 1000
+
+
+class ProducerIds:
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._next = 0
+        self._end = 0
+        self._turn = asyncio.Lock()
+
+    async def take(self) -> ProducerId:
+        """An id that nobody in the cluster has had or will have."""
+        async with self._turn:
+            if self._next == self._end:
+                decision = await self._metadata.submit_one(AllocateProducerIds(count=_BLOCK_SIZE))
+                assert decision.producer_id is not None
+                self._next = decision.producer_id
+                self._end = self._next + _BLOCK_SIZE
+            taken = ProducerId(self._next)
+            self._next += 1
+            return taken
