@@ -1,0 +1,221 @@
+"""What clients ask of the coordinator and what they are told, free of wire versions. Pure.
+
+The handlers translate each version of a message to these and back. A command names its group, so that the broker can
+route it to the shard that holds the group.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from quorate.groups.group_state import GroupState
+from quorate.groups.records import CommittedOffset, TopicPartition
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
+
+NO_MEMBER_ID = MemberId("")
+NO_GENERATION = -1
+
+
+class GroupProtocol(msgspec.Struct, frozen=True, kw_only=True):
+    """One assignment protocol a member supports, and its metadata for it (for consumers: the subscription)."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[GroupProtocol, ...]  # In the member's order of preference.
+    require_known_member_id: bool  # KIP-394: from JoinGroup 4 on a member joins with an id it was given.
+    supports_skip_assignment: bool  # KIP-814: from JoinGroup 9 on a leader can be told not to assign.
+
+
+class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: MemberId
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinGroupResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: MemberId = NO_MEMBER_ID
+    skip_assignment: bool = False
+    member_id: MemberId
+    members: tuple[JoinedMember, ...] = ()  # For the leader only.
+
+
+class SyncGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    generation: int
+    member_id: MemberId
+    group_instance_id: str | None
+    protocol_type: str | None  # None before SyncGroup 5, which does not say.
+    protocol_name: str | None
+    assignments: Mapping[MemberId, bytes]
+
+
+class SyncGroupResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    generation: int
+    member_id: MemberId
+    group_instance_id: str | None
+
+
+class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+
+
+class LeavingMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: MemberId
+    group_instance_id: str | None
+
+
+class LeaveGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    members: tuple[LeavingMember, ...]
+
+
+class LeftMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: MemberId
+    group_instance_id: str | None
+    error: ErrorCode
+
+
+class LeaveGroupResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    members: tuple[LeftMember, ...] = ()
+
+
+class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
+    topic_partition: TopicPartition
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str
+
+
+class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    generation: int  # NO_GENERATION from consumers that assign partitions themselves, and from tools.
+    member_id: MemberId
+    group_instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    retention_time_ms: int | None  # Before OffsetCommit 5 a client could ask for one of its own.
+
+
+class CommitOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    topic_partitions: tuple[TopicPartition, ...] | None  # None asks for all that the group has committed.
+
+
+class FetchOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    offsets: Mapping[TopicPartition, CommittedOffset] = {}  # Only what is committed.
+
+
+class DeleteOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    topic_partitions: tuple[TopicPartition, ...]
+
+
+class DeleteOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    errors: Mapping[TopicPartition, ErrorCode] = {}
+
+
+class DescribeGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+
+
+class DescribedMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: MemberId
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribeGroupResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    group_id: GroupId
+    state: GroupState = GroupState.DEAD
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class ListGroups(msgspec.Struct, frozen=True, kw_only=True):
+    states: frozenset[str] = frozenset()  # Lower case; empty means all.
+    types: frozenset[str] = frozenset()  # Lower case; empty means all.
+
+
+class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+    protocol_type: str
+    state: GroupState
+    group_type: str = "classic"
+
+
+class ListGroupsResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+    groups: tuple[ListedGroup, ...] = ()
+
+
+class DeleteGroup(msgspec.Struct, frozen=True, kw_only=True):
+    group_id: GroupId
+
+
+class DeleteGroupResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+
+
+class ForgetTopics(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics were deleted from the cluster: what groups had committed for them means nothing any more."""
+
+    topics: frozenset[TopicName]
+
+
+class ForgetTopicsResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+
+
+MembershipCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
+OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics
+GroupQuery = DescribeGroup | ListGroups
+Command = MembershipCommand | OffsetCommand | GroupQuery | DeleteGroup
+
+Result = (
+    JoinGroupResult
+    | SyncGroupResult
+    | HeartbeatResult
+    | LeaveGroupResult
+    | CommitOffsetsResult
+    | FetchOffsetsResult
+    | DeleteOffsetsResult
+    | DescribeGroupResult
+    | ListGroupsResult
+    | DeleteGroupResult
+    | ForgetTopicsResult
+)

@@ -1,0 +1,39 @@
+"""Records that were handed to the log and are not committed yet. Pure.
+
+They are no state: nobody may read them. But what is decided next will come after them in the log, so decisions to
+delete must count them in.
+"""
+
+from collections.abc import Iterator
+
+from quorate.groups.effects import AppendRecords
+from quorate.groups.records import CoordinatorRecord, GroupRecord, OffsetRecord, TopicPartition
+from quorate.kernel.ids import GroupId
+
+
+class InFlightAppends:
+    def __init__(self) -> None:
+        self._appends: list[AppendRecords] = []
+
+    def add(self, append: AppendRecords) -> None:
+        self._appends.append(append)
+
+    def remove(self, append: AppendRecords) -> None:
+        self._appends.remove(append)
+
+    def drain(self) -> list[AppendRecords]:
+        drained, self._appends = self._appends, []
+        return drained
+
+    def stores_group(self, group_id: GroupId) -> bool:
+        return any(isinstance(record, GroupRecord) for record in self._values_of(group_id))
+
+    def offsets_of(self, group_id: GroupId) -> set[TopicPartition]:
+        records = self._values_of(group_id)
+        return {record.key.topic_partition for record in records if isinstance(record, OffsetRecord)}
+
+    def _values_of(self, group_id: GroupId) -> Iterator[CoordinatorRecord]:
+        for append in self._appends:
+            for record in append.records:
+                if record.key.group_id == group_id and record.value is not None:
+                    yield record

@@ -1,0 +1,97 @@
+"""Committing, fetching and deleting offsets: decides records and results, and leaves the log's state alone. Pure."""
+
+from collections.abc import Collection
+
+from quorate.groups.classic_group import ClassicGroup
+from quorate.groups.commands import (
+    CommitOffsets,
+    CommitOffsetsResult,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    FetchOffsets,
+    FetchOffsetsResult,
+    OffsetToCommit,
+)
+from quorate.groups.config import GroupConfig
+from quorate.groups.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
+from quorate.groups.offset_rules import commit_error, delete_error, is_subscribed
+from quorate.groups.records import CommittedOffset, OffsetRecord, TopicPartition, offset_record
+from quorate.groups.refusal import refusal
+from quorate.groups.replicated_state import ReplicatedState
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId
+
+
+def commit_offsets(
+    group: ClassicGroup | None, token: Token, command: CommitOffsets, config: GroupConfig, now_ms: int
+) -> list[Effect]:
+    error = commit_error(group, command)
+    if error is not ErrorCode.NONE:
+        return [Reply(token=token, result=refusal(command, error))]
+    effects: list[Effect] = []
+    if group is not None and (member := group.roster.get(command.member_id)) is not None:
+        effects += group.hear_from(member, now_ms)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    records: list[OffsetRecord] = []
+    for offset in command.offsets:
+        if len(offset.metadata.encode()) > config.offset_metadata_max_bytes:
+            errors[offset.topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        errors[offset.topic_partition] = ErrorCode.NONE
+        value = _committed(offset, command.retention_time_ms, now_ms)
+        records.append(offset_record(command.group_id, offset.topic_partition, value))
+    result = CommitOffsetsResult(errors=errors)
+    if not records:
+        return [*effects, Reply(token=token, result=result)]
+    then = ReplyWhenDurable(token=token, command=command, result=result)
+    return [*effects, AppendRecords(records=tuple(records), then=then)]
+
+
+def _committed(offset: OffsetToCommit, retention_time_ms: int | None, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=None if retention_time_ms is None else now_ms + retention_time_ms,
+    )
+
+
+def fetch_offsets(state: ReplicatedState, token: Token, command: FetchOffsets) -> list[Effect]:
+    committed = state.offsets_of(command.group_id)
+    wanted = committed if command.topic_partitions is None else command.topic_partitions
+    offsets = {
+        topic_partition: committed[topic_partition] for topic_partition in wanted if topic_partition in committed
+    }
+    return [Reply(token=token, result=FetchOffsetsResult(offsets=offsets))]
+
+
+def delete_offsets(
+    group: ClassicGroup | None, known: Collection[TopicPartition], token: Token, command: DeleteOffsets
+) -> list[Effect]:
+    """``known`` are the partitions with an offset, in the log or on its way there."""
+    if group is None and not known:
+        return [Reply(token=token, result=DeleteOffsetsResult(error=ErrorCode.GROUP_ID_NOT_FOUND))]
+    error = delete_error(group)
+    if error is not ErrorCode.NONE:
+        return [Reply(token=token, result=DeleteOffsetsResult(error=error))]
+    errors = {
+        topic_partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        if is_subscribed(group, topic_partition.topic)
+        else ErrorCode.NONE
+        for topic_partition in command.topic_partitions
+    }
+    deletable = [
+        topic_partition
+        for topic_partition, error in errors.items()
+        if error is ErrorCode.NONE and topic_partition in known
+    ]
+    result = DeleteOffsetsResult(errors=errors)
+    if not deletable:
+        return [Reply(token=token, result=result)]
+    then = ReplyWhenDurable(token=token, command=command, result=result)
+    return [AppendRecords(records=tombstones(command.group_id, deletable), then=then)]
+
+
+def tombstones(group_id: GroupId, topic_partitions: Collection[TopicPartition]) -> tuple[OffsetRecord, ...]:
+    return tuple(offset_record(group_id, topic_partition, None) for topic_partition in topic_partitions)

@@ -1,0 +1,63 @@
+"""How groups and their offsets end: deleted by an administrator, with their topic, or by age. Pure.
+
+Decides tombstones; an offset or a stored group is gone once its tombstone is committed, not before.
+"""
+
+from quorate.groups.commands import DeleteGroup, DeleteGroupResult, ForgetTopics, ForgetTopicsResult
+from quorate.groups.config import GroupConfig
+from quorate.groups.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
+from quorate.groups.group_book import GroupBook
+from quorate.groups.group_state import GroupState
+from quorate.groups.offset_commands import tombstones
+from quorate.groups.offset_rules import expired_offsets
+from quorate.groups.records import CoordinatorRecord, group_record
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId
+
+
+def delete_group(book: GroupBook, token: Token, command: DeleteGroup) -> list[Effect]:
+    if not book.exists(command.group_id):
+        return [Reply(token=token, result=DeleteGroupResult(error=ErrorCode.GROUP_ID_NOT_FOUND))]
+    group = book.live.get(command.group_id)
+    if group is not None and group.state is not GroupState.EMPTY:
+        return [Reply(token=token, result=DeleteGroupResult(error=ErrorCode.NON_EMPTY_GROUP))]
+    offsets = tombstones(command.group_id, book.known_offsets(command.group_id))
+    then = ReplyWhenDurable(token=token, command=command, result=DeleteGroupResult())
+    return [AppendRecords(records=(*offsets, group_record(command.group_id, None)), then=then)]
+
+
+def forget_topics(book: GroupBook, token: Token, command: ForgetTopics) -> list[Effect]:
+    records: list[CoordinatorRecord] = []
+    for group_id in book.group_ids():
+        doomed = [known for known in book.known_offsets(group_id) if known.topic in command.topics]
+        records += tombstones(group_id, doomed)
+    if not records:
+        return [Reply(token=token, result=ForgetTopicsResult())]
+    then = ReplyWhenDurable(token=token, command=command, result=ForgetTopicsResult())
+    return [AppendRecords(records=tuple(records), then=then)]
+
+
+def expire(book: GroupBook, config: GroupConfig, now_ms: int) -> list[Effect]:
+    """Tombstones for offsets past their retention, and for groups that have neither members nor offsets left."""
+    effects: list[Effect] = []
+    for group_id in book.group_ids():
+        records = _expired_records(book, group_id, config, now_ms)
+        if records:
+            effects.append(AppendRecords(records=records, then=None))
+        else:
+            book.drop_if_gone(group_id)
+    return effects
+
+
+def _expired_records(
+    book: GroupBook, group_id: GroupId, config: GroupConfig, now_ms: int
+) -> tuple[CoordinatorRecord, ...]:
+    offsets = book.state.offsets_of(group_id)
+    expired = set(expired_offsets(book.live.get(group_id), offsets, config, now_ms))
+    expired -= book.in_flight.offsets_of(group_id)  # A fresh commit is on its way: the offset is in use.
+    records: tuple[CoordinatorRecord, ...] = tombstones(group_id, sorted(expired))
+    nothing_left = not book.known_offsets(group_id) - expired
+    is_stored = book.state.stored_group(group_id) is not None
+    if nothing_left and is_stored and not book.has_members(group_id):
+        return (*records, group_record(group_id, None))
+    return records

@@ -1,0 +1,58 @@
+"""What the log of one ``__consumer_offsets`` partition says: stored groups and committed offsets. Pure.
+
+``replay`` is the only thing that changes it, on a leader (once the record is committed) and while loading alike.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from quorate.groups.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetRecord,
+    StoredGroup,
+    TopicPartition,
+)
+from quorate.kernel.ids import GroupId
+
+_NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
+
+
+class ReplicatedState:
+    def __init__(self) -> None:
+        self._groups: dict[GroupId, StoredGroup] = {}
+        self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        if isinstance(record, OffsetRecord):
+            self._replay_offset(record)
+        else:
+            self._replay_group(record)
+
+    def _replay_offset(self, record: OffsetRecord) -> None:
+        group_id = record.key.group_id
+        if record.value is not None:
+            self._offsets.setdefault(group_id, {})[record.key.topic_partition] = record.value
+            return
+        offsets = self._offsets.get(group_id, {})
+        offsets.pop(record.key.topic_partition, None)
+        if not offsets:
+            self._offsets.pop(group_id, None)
+
+    def _replay_group(self, record: GroupRecord) -> None:
+        if record.value is not None:
+            self._groups[record.key.group_id] = record.value
+        else:
+            self._groups.pop(record.key.group_id, None)
+
+    def stored_group(self, group_id: GroupId) -> StoredGroup | None:
+        return self._groups.get(group_id)
+
+    def stored_groups(self) -> Iterator[tuple[GroupId, StoredGroup]]:
+        return iter(self._groups.items())
+
+    def offsets_of(self, group_id: GroupId) -> Mapping[TopicPartition, CommittedOffset]:
+        return self._offsets.get(group_id, _NO_OFFSETS)
+
+    def group_ids(self) -> set[GroupId]:
+        return self._groups.keys() | self._offsets.keys()

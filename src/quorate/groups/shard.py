@@ -1,0 +1,221 @@
+"""The groups of one partition of ``__consumer_offsets``: the machine that a coordinator runs for it. Pure.
+
+``handle`` takes an event and the time, and returns what the broker must do, in order. Two kinds of state meet here:
+``ReplicatedState`` is what the log says and changes by ``replay`` alone; a ``ClassicGroup`` is live membership, gone with
+this coordinator and made anew from the log by the next.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+from uuid import UUID
+
+from quorate.groups import joining, leaving, offset_commands, removal, syncing
+from quorate.groups.classic_group import ClassicGroup
+from quorate.groups.commands import (
+    Command,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+    ForgetTopics,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    MembershipCommand,
+    SyncGroup,
+)
+from quorate.groups.config import GroupConfig
+from quorate.groups.description import describe, listed
+from quorate.groups.effects import (
+    AfterAppend,
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    CommandReceived,
+    Effect,
+    Event,
+    FinishRebalance,
+    LeadershipLost,
+    LogLoaded,
+    OffsetExpiryTimer,
+    RebalanceTimer,
+    Reply,
+    ReplyWhenDurable,
+    SessionTimer,
+    SetTimer,
+    TimerFired,
+    TimerKey,
+    Token,
+)
+from quorate.groups.group_book import GroupBook
+from quorate.groups.group_state import GroupState
+from quorate.groups.records import CoordinatorRecord, GroupRecord
+from quorate.groups.refusal import coordinator_error, refusal, refusal_while_loading
+from quorate.kernel.errors import ErrorCode
+
+
+class GroupCoordinatorShard:
+    def __init__(self, config: GroupConfig, new_uuid: Callable[[], UUID]) -> None:
+        self._config = config
+        self._new_uuid = new_uuid
+        self._is_loaded = False
+        self._book = GroupBook()
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does."""
+        self._book.state.replay(record)
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Apply one event; return what the broker must carry out, in order."""
+        effects = self._dispatch(event, now_ms)
+        for effect in effects:
+            if isinstance(effect, AppendRecords):
+                self._book.in_flight.add(effect)
+        return effects
+
+    def _dispatch(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case CommandReceived(token=token, command=command):
+                if not self._is_loaded:
+                    return [Reply(token=token, result=refusal_while_loading(command))]
+                return self._command(token, command, now_ms)
+            case TimerFired(key=key):
+                return self._timer_fired(key, now_ms)
+            case AppendCommitted(append=append):
+                return self._append_committed(append, now_ms)
+            case AppendFailed(append=append, error=error):
+                self._book.in_flight.remove(append)
+                return self._after_failure(append.then, coordinator_error(error), now_ms)
+            case LogLoaded():
+                return self._log_loaded(now_ms)
+            case LeadershipLost():
+                return self._resign(now_ms)
+            case _:
+                assert_never(event)
+
+    def _command(self, token: Token, command: Command, now_ms: int) -> list[Effect]:
+        book = self._book
+        match command:
+            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
+                return self._membership_command(token, command, now_ms)
+            case CommitOffsets():
+                group = book.live.get(command.group_id)
+                return offset_commands.commit_offsets(group, token, command, self._config, now_ms)
+            case FetchOffsets():
+                return offset_commands.fetch_offsets(book.state, token, command)
+            case DeleteOffsets():
+                group, known = book.live.get(command.group_id), book.known_offsets(command.group_id)
+                return offset_commands.delete_offsets(group, known, token, command)
+            case DescribeGroup():
+                return [Reply(token=token, result=describe(book, command))]
+            case ListGroups():
+                return [Reply(token=token, result=listed(book, command))]
+            case DeleteGroup():
+                return removal.delete_group(book, token, command)
+            case ForgetTopics():
+                return removal.forget_topics(book, token, command)
+            case _:
+                assert_never(command)
+
+    def _membership_command(self, token: Token, command: MembershipCommand, now_ms: int) -> list[Effect]:
+        if not command.group_id:
+            return [Reply(token=token, result=refusal(command, ErrorCode.INVALID_GROUP_ID))]
+        group = self._book.live.get(command.group_id)
+        if isinstance(command, JoinGroup):
+            return self._join(group, token, command, now_ms)
+        if isinstance(command, LeaveGroup):
+            if group is None:
+                return leaving.leave_unknown_group(token, command)
+            return leaving.leave(group, token, command, now_ms)
+        if group is None:
+            return [Reply(token=token, result=refusal(command, ErrorCode.UNKNOWN_MEMBER_ID))]
+        if isinstance(command, SyncGroup):
+            return syncing.sync(group, token, command, now_ms)
+        return syncing.heartbeat(group, token, command, now_ms)
+
+    def _join(self, group: ClassicGroup | None, token: Token, command: JoinGroup, now_ms: int) -> list[Effect]:
+        if group is None:
+            group = ClassicGroup(command.group_id, self._config)
+        effects = joining.join(group, token, command, self._new_uuid(), now_ms)
+        if group.roster or group.pending_members:
+            self._book.live[command.group_id] = group
+        return effects
+
+    def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
+        match key:
+            case OffsetExpiryTimer():
+                return [*removal.expire(self._book, self._config, now_ms), self._next_expiry(now_ms)]
+            case SessionTimer(group_id=group_id, member_id=member_id):
+                group = self._book.live.get(group_id)
+                return [] if group is None else group.session_timer_fired(member_id, now_ms)
+            case RebalanceTimer(group_id=group_id):
+                group = self._book.live.get(group_id)
+                return [] if group is None else group.rebalance_timer_fired(now_ms)
+            case _:
+                assert_never(key)
+
+    def _next_expiry(self, now_ms: int) -> Effect:
+        return SetTimer(key=OffsetExpiryTimer(), at_ms=now_ms + self._config.offsets_retention_check_interval_ms)
+
+    def _append_committed(self, append: AppendRecords, now_ms: int) -> list[Effect]:
+        self._book.in_flight.remove(append)
+        for record in append.records:
+            self.replay(record)
+            if isinstance(record, GroupRecord) and record.value is None:
+                self._book.drop_if_gone(record.key.group_id)
+        match append.then:
+            case ReplyWhenDurable(token=token, result=result):
+                return [Reply(token=token, result=result)]
+            case FinishRebalance() as finish:
+                group = self._awaiting_assignment(finish)
+                stored = self._book.state.stored_group(finish.group_id)
+                return [] if group is None or stored is None else group.finish_rebalance(stored, now_ms)
+            case None:
+                return []
+            case _:
+                assert_never(append.then)
+
+    def _after_failure(self, then: AfterAppend, error: ErrorCode, now_ms: int) -> list[Effect]:
+        match then:
+            case ReplyWhenDurable(token=token, command=command):
+                return [Reply(token=token, result=refusal(command, error))]
+            case FinishRebalance() as finish:
+                group = self._awaiting_assignment(finish)
+                return [] if group is None else group.fail_rebalance(error, now_ms)
+            case None:
+                return []
+            case _:
+                assert_never(then)
+
+    def _awaiting_assignment(self, finish: FinishRebalance) -> ClassicGroup | None:
+        """The group, if it still waits for this append and has not started another rebalance meanwhile."""
+        group = self._book.live.get(finish.group_id)
+        if group is None or group.state is not GroupState.COMPLETING_REBALANCE:
+            return None
+        return group if group.generation == finish.generation else None
+
+    def _log_loaded(self, now_ms: int) -> list[Effect]:
+        """Members that were Stable go on where they were: each has a whole session to be heard of."""
+        self._is_loaded = True
+        effects = [self._next_expiry(now_ms)]
+        for group_id, stored in self._book.state.stored_groups():
+            group = self._book.live[group_id] = ClassicGroup.from_stored(group_id, stored, self._config)
+            for member in group.roster:
+                effects += group.hear_from(member, now_ms)
+            if len(group.roster) > self._config.max_group_size:
+                effects += group.rebalance(now_ms)
+        return effects
+
+    def _resign(self, now_ms: int) -> list[Effect]:
+        """Nobody waits for a coordinator that is none any more."""
+        self._is_loaded = False
+        effects: list[Effect] = []
+        for append in self._book.in_flight.drain():
+            if isinstance(append.then, ReplyWhenDurable):
+                effects += self._after_failure(append.then, ErrorCode.NOT_COORDINATOR, now_ms)
+        for group in self._book.live.values():
+            for member in group.roster:
+                effects += group.answer_waiting(member, ErrorCode.NOT_COORDINATOR)
+        return effects
