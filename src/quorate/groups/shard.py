@@ -1,8 +1,8 @@
 """The groups of one partition of ``__consumer_offsets``: the machine that a coordinator runs for it. Pure.
 
 ``handle`` takes an event and the time, and returns what the broker must do, in order. Two kinds of state meet here:
-``ReplicatedState`` is what the log says and changes by ``replay`` alone; a ``ClassicGroup`` is live membership, gone with
-this coordinator and made anew from the log by the next.
+``ReplicatedState`` is what the log says and changes by ``replay`` alone; a ``ClassicGroup`` is live membership, gone
+with this coordinator and made anew from the log by the next.
 """
 
 from collections.abc import Callable
