@@ -1,0 +1,1 @@
+"""Quorate beside Apache Kafka on one machine, in one run: ``python -m benchmarks``."""

@@ -1,0 +1,122 @@
+"""``python -m benchmarks``: run, print the table, keep the results."""
+
+import argparse
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks import cases
+from benchmarks.cases import Selection
+from benchmarks.connection import RequestFailed
+from benchmarks.report import describe_environment, make_report, render, save
+from benchmarks.runner import Runner, Settings
+from benchmarks.samples import Sample
+from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
+from tests.peers.jars import PeersUnavailableError, kafka_classpath
+
+FULL = Settings(repeats=3, produce_seconds=1.5, fetch_seconds=0.7, start_repeats=5)
+QUICK = Settings(
+    repeats=2,
+    produce_seconds=0.7,
+    fetch_seconds=0.4,
+    start_repeats=2,
+    transfers=cases.QUICK_TRANSFERS,
+)
+PROFILE_LINES = 45
+
+
+def main() -> int:
+    options = _parse_arguments()
+    reason = _why_without_apache_kafka(options)
+    settings = QUICK if options.quick else FULL
+    try:
+        samples = list(_run(options, settings, with_kafka=reason is None))
+    except RequestFailed as error:
+        print(f"The benchmark ended early: {error}", file=sys.stderr)
+        return 1
+    version = None if reason else _kafka_version()
+    report = make_report(describe_environment(version, reason, options.kafka_heap_mb), settings, samples)
+    print(render(report))
+    if options.profile:
+        _print_profile(options.profile)
+    elif not (options.only or options.quick or options.systems):
+        print(f"kept: {save(report)}")
+    return 0
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Quorate beside Apache Kafka, as ratios.")
+    parser.add_argument("--quick", action="store_true", help="fewer cases and repeats, about two minutes; not kept")
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="NAME", help="measures whose names begin so, as produce-64k; not kept"
+    )
+    parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
+    parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
+    parser.add_argument("--kafka-heap-mb", type=int, default=KAFKA_HEAP_MB, help="Apache Kafka's heap, -Xms and -Xmx")
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="Quorate alone under cProfile, whose statistics go to FILE"
+    )
+    options = parser.parse_args()
+    if options.profile:
+        options.systems = "quorate"
+        options.durability = options.durability or Durability.OS
+    return options
+
+
+def _why_without_apache_kafka(options: argparse.Namespace) -> str | None:
+    if options.systems == "quorate":
+        return "only Quorate was asked for"
+    try:
+        kafka_classpath()
+    except PeersUnavailableError as error:
+        print(f"Measuring Quorate alone: {error}", file=sys.stderr)
+        return str(error)
+    return None
+
+
+def _run(options: argparse.Namespace, settings: Settings, *, with_kafka: bool) -> Iterator[Sample]:
+    selection = Selection(words=tuple(options.only))
+    runner = Runner(settings, selection, _say)
+    durabilities = [options.durability] if options.durability else list(Durability)
+    for position, durability in enumerate(durabilities):
+        with _systems(options, durability, with_kafka=with_kafka) as systems:
+            if position == 0 and not options.profile:
+                yield from runner.measure_start(systems, durability)
+            yield from runner.measure_load(systems, durability)
+
+
+@contextmanager
+def _systems(options: argparse.Namespace, durability: Durability, *, with_kafka: bool) -> Iterator[Sequence[System]]:
+    with ExitStack() as stack:
+        systems: list[System] = []
+        if options.systems != "apache-kafka":
+            folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-")) / "node"
+            systems.append(QuorateSystem(folder, durability, options.profile))
+        if with_kafka:
+            systems.append(ApacheKafkaSystem(durability, options.kafka_heap_mb))
+        for system in systems:
+            stack.callback(system.discard)
+            stack.callback(system.stop)
+        yield systems
+
+
+def _kafka_version() -> str:
+    jar = next(path for path in kafka_classpath().split(":") if "/kafka_2." in path)
+    return Path(jar).stem.rpartition("-")[2]
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _print_profile(path: Path) -> None:
+    statistics = pstats.Stats(str(path))
+    statistics.strip_dirs().sort_stats("tottime").print_stats(PROFILE_LINES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

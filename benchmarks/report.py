@@ -1,0 +1,169 @@
+"""A run's results: as JSON for programs and later comparison, and as a Markdown page for people."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.runner import Settings
+from benchmarks.samples import Sample
+from benchmarks.summary import GoalResult, Row, judge, summarise
+
+RESULTS = Path(__file__).parent / "results"
+CHECKOUT = Path(__file__).parent.parent
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and what: figures from different environments must not be compared."""
+
+    date: str
+    commit: str
+    cores: int
+    processor: str
+    kernel: str
+    python: str
+    java: str | None
+    # None where only Quorate was measured; the text then says why.
+    apache_kafka: str | None
+    without_apache_kafka: str | None
+    apache_kafka_heap_mb: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    environment: Environment
+    settings: Settings
+    rows: list[Row]
+    goals: list[GoalResult]
+    samples: list[Sample]
+
+
+def make_report(environment: Environment, settings: Settings, samples: Sequence[Sample]) -> Report:
+    rows = summarise(samples)
+    return Report(environment=environment, settings=settings, rows=rows, goals=judge(rows), samples=list(samples))
+
+
+def describe_environment(
+    apache_kafka: str | None, without_apache_kafka: str | None, apache_kafka_heap_mb: int
+) -> Environment:
+    return Environment(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        commit=_commit(),
+        cores=os.cpu_count() or 1,
+        processor=_processor(),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        java=_first_output_line("java", "-version") if apache_kafka else None,
+        apache_kafka=apache_kafka,
+        without_apache_kafka=without_apache_kafka,
+        apache_kafka_heap_mb=apache_kafka_heap_mb,
+    )
+
+
+def save(report: Report) -> Path:
+    """Keep both forms; returns the path of the page."""
+    RESULTS.mkdir(exist_ok=True)
+    stem = f"{report.environment.date}-{report.environment.commit}"
+    (RESULTS / f"{stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    page = RESULTS / f"{stem}.md"
+    page.write_text(render(report))
+    return page
+
+
+def render(report: Report) -> str:
+    environment = report.environment
+    peer = environment.apache_kafka or f"not measured: {environment.without_apache_kafka}"
+    lines = [
+        f"# Quorate {environment.commit} beside Apache Kafka, {environment.date}",
+        "",
+        f"- Apache Kafka: {peer}" + (f", heap {environment.apache_kafka_heap_mb} MiB" if environment.java else ""),
+        f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
+        f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
+        f"- {report.settings.repeats} repeats in turns; ratio = Quorate / Apache Kafka, median, lowest and highest",
+        "",
+        *_table(_cells(report.rows)),
+        "",
+        "\\* the client took more than 85 % of a core: it may have been the limit.",
+        "",
+        *_goal_lines(report.goals),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(rows: Sequence[Row]) -> list[list[str]]:
+    header = ["measure", "durability", "unit", "Quorate", "Apache Kafka", "ratio", "spread", "CPU ratio", "other load"]
+    return [header, *(_row_cells(row) for row in rows)]
+
+
+def _row_cells(row: Row) -> list[str]:
+    better = "" if row.unit.more_is_better else " (less is better)"
+    ratio, spread = "", ""
+    if row.ratio is not None:
+        ratio = f"{row.ratio.median:.2f}"
+        spread = f"{row.ratio.lowest:.2f} to {row.ratio.highest:.2f}"
+    return [
+        row.measure + (" \\*" if row.generator_bound else ""),
+        row.durability,
+        row.unit + better,
+        _figure(row.quorate),
+        _figure(row.apache_kafka),
+        ratio,
+        spread,
+        "" if row.cpu_ratio is None else f"{row.cpu_ratio:.2f}",
+        f"{row.other_share:.2f}",
+    ]
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _table(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Markdown whose columns also line up on a terminal."""
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return [lines[0], rule, *lines[1:]]
+
+
+def _goal_lines(goals: Sequence[GoalResult]) -> list[str]:
+    lines = ["## Goals", ""]
+    for result in goals:
+        match result.met:
+            case None:
+                verdict = "not measured"
+            case True:
+                verdict = f"met (worst {result.worst_ratio:.2f})"
+            case False:
+                verdict = f"NOT met (worst {result.worst_ratio:.2f}): {', '.join(result.missed_by)}"
+        lines.append(f"- {result.goal.text}: {verdict}")
+    return lines
+
+
+def _commit() -> str:
+    commit = _git("rev-parse", "--short", "HEAD") or "unknown"
+    return f"{commit}-changed" if _git("status", "--porcelain", "src") else commit
+
+
+def _git(*arguments: str) -> str:
+    outcome = subprocess.run(["git", "-C", str(CHECKOUT), *arguments], capture_output=True, text=True, check=False)
+    return outcome.stdout.strip()
+
+
+def _first_output_line(*command: str) -> str:
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (outcome.stdout + outcome.stderr).strip().splitlines()[0]
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

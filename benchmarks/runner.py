@@ -1,0 +1,103 @@
+"""Takes the systems through the cases in turns.
+
+Who goes first changes from repeat to repeat, so that a machine that slows down, or a cache that fills up, favours
+neither. Everything that is started here is stopped here, by its pid.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from benchmarks import cases, measurements
+from benchmarks.cases import Selection, Transfer, Unit
+from benchmarks.samples import Sample
+from benchmarks.systems import Durability, System
+
+Case = Callable[[System, Durability], Iterator[Sample]]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long and how often; the same for both systems."""
+
+    repeats: int
+    produce_seconds: float
+    fetch_seconds: float
+    start_repeats: int
+    transfers: tuple[Transfer, ...] = cases.TRANSFERS
+
+
+class Runner:
+    def __init__(self, settings: Settings, selection: Selection, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._selection = selection
+        self._say = say
+
+    def measure_start(self, systems: Sequence[System], durability: Durability) -> Iterator[Sample]:
+        """From the process's start, on an empty data directory, to the first acknowledged write."""
+        if not self._selection.wants(cases.START):
+            return
+        for repeat in range(self._settings.start_repeats):
+            for system in _in_turn(systems, repeat):
+                try:
+                    seconds = measurements.start(system)
+                finally:
+                    system.stop()
+                sample = Sample(
+                    measure=cases.START, durability=durability, system=system.name, unit=Unit.SECONDS, value=seconds
+                )
+                self._tell(sample)
+                yield sample
+
+    def measure_load(self, systems: Sequence[System], durability: Durability) -> Iterator[Sample]:
+        """All that needs running systems: both run all the time, and take turns in being used."""
+        try:
+            for system in systems:
+                measurements.start(system)
+            for system in systems:
+                self._say(f"{durability}: warming up {system.name}")
+                measurements.warm_up(system)
+            for case in self._wanted_cases():
+                for repeat in range(self._settings.repeats):
+                    for system in _in_turn(systems, repeat):
+                        yield from self._wanted_samples(case(system, durability))
+            for system in systems:
+                yield from self._wanted_samples(measurements.memory(system, durability))
+        finally:
+            for system in systems:
+                system.stop()
+
+    def _wanted_cases(self) -> Iterator[Case]:
+        wants = self._selection.wants
+        for case in self._settings.transfers:
+            if wants(case.produce_name) or wants(case.fetch_name):
+                yield self._transfer(case)
+        if wants(cases.LATENCY_P50) or wants(cases.LATENCY_P99):
+            yield partial(measurements.latency, seconds=self._settings.produce_seconds)
+        if wants(cases.STOCK_PRODUCE) or wants(cases.STOCK_CONSUME):
+            yield partial(measurements.stock, seconds=self._settings.produce_seconds)
+
+    def _transfer(self, case: Transfer) -> Case:
+        return partial(
+            measurements.transfer,
+            case=case,
+            produce_seconds=self._settings.produce_seconds,
+            fetch_seconds=self._settings.fetch_seconds,
+        )
+
+    def _wanted_samples(self, samples: Iterator[Sample]) -> Iterator[Sample]:
+        for sample in samples:
+            if self._selection.wants(sample.measure):
+                self._tell(sample)
+                yield sample
+
+    def _tell(self, sample: Sample) -> None:
+        self._say(
+            f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.1f} {sample.unit}"
+            f" (CPU s: server {sample.server_cpu_seconds:.2f}, generator {sample.generator_cpu_seconds:.2f},"
+            f" other {sample.other_cpu_seconds:.2f})"
+        )
+
+
+def _in_turn(systems: Sequence[System], repeat: int) -> Sequence[System]:
+    return systems if repeat % 2 == 0 else systems[::-1]

@@ -1,0 +1,110 @@
+"""From samples to ratios: medians, spread, and which goals are met. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from benchmarks.cases import GOALS, Goal, Unit
+from benchmarks.samples import Sample
+from benchmarks.systems import ApacheKafkaSystem, Durability, QuorateSystem
+
+# Above this share of one core the client, not the system, may have been the limit.
+GENERATOR_BOUND_SHARE = 0.85
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """Quorate divided by Apache Kafka, over the repeats."""
+
+    median: float
+    lowest: float
+    highest: float
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure under one durability. A system that was not measured has no figure."""
+
+    measure: str
+    durability: Durability
+    unit: Unit
+    quorate: float | None
+    apache_kafka: float | None
+    ratio: Ratio | None
+    # Server CPU time for the same amount of work, Quorate divided by Apache Kafka.
+    cpu_ratio: float | None
+    # The largest share of a core that the client took, and that anything else on the machine took.
+    generator_share: float
+    other_share: float
+
+    @property
+    def generator_bound(self) -> bool:
+        return self.generator_share > GENERATOR_BOUND_SHARE
+
+
+class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
+    goal: Goal
+    # None where nothing that the goal speaks of was measured on both systems.
+    met: bool | None
+    worst_ratio: float | None
+    missed_by: tuple[str, ...]
+
+
+def summarise(samples: Sequence[Sample]) -> list[Row]:
+    """One row for each measure and durability, in the order in which they were first taken."""
+    groups: dict[tuple[str, Durability], list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.measure, sample.durability), []).append(sample)
+    return [_row(group) for group in groups.values()]
+
+
+def judge(rows: Sequence[Row]) -> list[GoalResult]:
+    return [_judge_goal(goal, rows) for goal in GOALS]
+
+
+def _row(group: Sequence[Sample]) -> Row:
+    ours = [sample for sample in group if sample.system == QuorateSystem.name]
+    theirs = [sample for sample in group if sample.system == ApacheKafkaSystem.name]
+    timed = [sample for sample in group if sample.seconds]
+    return Row(
+        measure=group[0].measure,
+        durability=group[0].durability,
+        unit=group[0].unit,
+        quorate=_median_value(ours),
+        apache_kafka=_median_value(theirs),
+        ratio=_ratio(ours, theirs),
+        cpu_ratio=_cpu_ratio(ours, theirs),
+        generator_share=max((sample.generator_cpu_seconds / sample.seconds for sample in timed), default=0.0),
+        other_share=max((sample.other_cpu_seconds / sample.seconds for sample in timed), default=0.0),
+    )
+
+
+def _median_value(samples: Sequence[Sample]) -> float | None:
+    return median(sample.value for sample in samples) if samples else None
+
+
+def _ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Ratio | None:
+    """Of runs that followed each other: what slows the machine for a while slows both."""
+    ratios = [our.value / their.value for our, their in zip(ours, theirs, strict=False)]
+    if not ratios:
+        return None
+    return Ratio(median=median(ratios), lowest=min(ratios), highest=max(ratios))
+
+
+def _cpu_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float | None:
+    our_cost, their_cost = _cpu_seconds_per_unit(ours), _cpu_seconds_per_unit(theirs)
+    return our_cost / their_cost if our_cost and their_cost else None
+
+
+def _cpu_seconds_per_unit(samples: Sequence[Sample]) -> float:
+    amount = sum(sample.value * sample.seconds for sample in samples)
+    return sum(sample.server_cpu_seconds for sample in samples) / amount if amount else 0.0
+
+
+def _judge_goal(goal: Goal, rows: Sequence[Row]) -> GoalResult:
+    covered = [(row, row.ratio.median) for row in rows if row.ratio is not None and goal.covers(row.measure)]
+    if not covered:
+        return GoalResult(goal=goal, met=None, worst_ratio=None, missed_by=())
+    missed = tuple(f"{row.measure} ({row.durability})" for row, ratio in covered if not goal.is_met_by(ratio))
+    ratios = [ratio for _, ratio in covered]
+    worst = min(ratios) if goal.at_least is not None else max(ratios)
+    return GoalResult(goal=goal, met=not missed, worst_ratio=worst, missed_by=missed)
