@@ -65,7 +65,7 @@ class System(Protocol):
 
 class QuorateSystem:
     name = "Quorate"
-    topic_configs = ()
+    topic_configs: Sequence[tuple[str, str]] = ()
     warm_up_cpu_seconds = 2.0
 
     def __init__(self, folder: Path, durability: Durability, profile: Path | None = None) -> None:
@@ -128,7 +128,9 @@ class ApacheKafkaSystem:
             "log.initial.task.delay.ms": "200",
         }
         # Per topic rather than per node, so that warming up is not held up by the disk.
-        self.topic_configs = (("flush.messages", "1"),) if durability is Durability.FSYNC else ()
+        self.topic_configs: Sequence[tuple[str, str]] = (
+            (("flush.messages", "1"),) if durability is Durability.FSYNC else ()
+        )
         options = (f"-Xms{heap_mb}m", *KAFKA_JVM_OPTIONS)
         self._cluster = ApacheKafka.start((NODE_ID,), overrides, heap_mb=heap_mb, jvm_options=options)
         self._node: ApacheKafkaNode = self._cluster.nodes[NODE_ID]
