@@ -2,16 +2,40 @@
 
 from quorate.broker.api import Api
 from quorate.broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
     fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 
 _MODULES = (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
     fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 

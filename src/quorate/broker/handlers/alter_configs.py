@@ -1,0 +1,45 @@
+"""AlterConfigs, versions 0 to 2: replaces all configs of a resource. Deprecated in Kafka, still sent by older tools."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.config_resources import alter_resource
+from quorate.broker.node import Node
+from quorate.metadata.commands import ConfigChange, ConfigOperation
+from quorate.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def handle(node: Node, context: RequestContext, request: AlterConfigsRequest) -> HandlerResult:
+    return _alter_all(node, request)
+
+
+async def _alter_all(node: Node, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[await _alter(node, resource, request.validate_only) for resource in request.resources]
+    )
+
+
+async def _alter(node: Node, resource: AlterConfigsResource, validate_only: bool) -> AlterConfigsResourceResponse:
+    changes = [
+        ConfigChange(key=config.name, operation=ConfigOperation.SET, value=config.value) for config in resource.configs
+    ]
+    error = await alter_resource(
+        node.metadata,
+        resource.resource_type,
+        resource.resource_name,
+        changes,
+        replace_all=True,
+        validate_only=validate_only,
+    )
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error else 0,
+        error_message=error.message if error else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+API = Api(request=AlterConfigsRequest, min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,49 @@
+"""CreatePartitions, versions 0 to 3."""
+
+from collections import Counter
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId, TopicName
+from quorate.metadata.commands import CreatePartitions
+from quorate.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> HandlerResult:
+    return _create(node, request)
+
+
+async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    named = Counter(topic.name for topic in request.topics)
+    distinct = [topic for topic in request.topics if named[topic.name] == 1]
+    outcomes = await node.metadata.submit([_command(topic) for topic in distinct], validate_only=request.validate_only)
+    results = [
+        CreatePartitionsTopicResult(name=topic.name, error_code=outcome.code, error_message=outcome.message)
+        if isinstance(outcome, KafkaError)
+        else CreatePartitionsTopicResult(name=topic.name)
+        for topic, outcome in zip(distinct, outcomes, strict=True)
+    ]
+    twice = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="The request names this topic twice."
+        )
+        for name, count in named.items()
+        if count > 1
+    ]
+    return CreatePartitionsResponse(results=results + twice)
+
+
+def _command(topic: CreatePartitionsTopic) -> CreatePartitions:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = tuple(tuple(NodeId(node) for node in a.broker_ids) for a in topic.assignments)
+    return CreatePartitions(name=TopicName(topic.name), total_count=topic.count, assignments=assignments or None)
+
+
+API = Api(request=CreatePartitionsRequest, min_version=0, max_version=3, handle=handle)

@@ -1,0 +1,44 @@
+"""DeleteRecords, versions 0 to 2: moves the start of a log forward, up to the high watermark at most."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def handle(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(node, TopicName(topic.name), wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: Node, topic: TopicName, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        partition = node.partitions.led(topic, PartitionIndex(wanted.partition_index))
+        if not partition.log.config.deletes:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        low_watermark = partition.delete_records_before(Offset(wanted.offset))
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+        )
+    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)
+
+
+API = Api(request=DeleteRecordsRequest, min_version=0, max_version=2, handle=handle)

@@ -1,0 +1,32 @@
+"""DescribeCluster, versions 0 to 1. Gap: authorized operations are not reported."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode
+from quorate.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_BROKERS = 1
+
+
+def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to a broker endpoint but asks for controllers.",
+        )
+    image = node.metadata.image
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=node.config.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in image.brokers.values()
+        ],
+    )
+
+
+API = Api(request=DescribeClusterRequest, min_version=0, max_version=1, handle=handle)

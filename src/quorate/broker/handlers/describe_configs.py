@@ -1,0 +1,95 @@
+"""DescribeConfigs, versions 1 to 4, for topics and brokers.
+
+Gap: loggers, client metrics and groups have no configs here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.config_resources import ResourceType, parse_broker_name, parse_resource_type
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import TopicName
+from quorate.metadata.broker_configs import BROKER_CONFIGS
+from quorate.metadata.config_definitions import ConfigDefinition
+from quorate.metadata.effective_configs import ConfigEntry, ConfigSource, broker_entries, topic_entries
+from quorate.metadata.topic_configs import TOPIC_CONFIGS
+from quorate.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+Entries = Callable[[ConfigDefinition], Iterable[ConfigEntry]]
+
+
+def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
+    return DescribeConfigsResponse(results=[_describe(node, request, resource) for resource in request.resources])
+
+
+def _describe(node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    try:
+        definitions, entries = _resource(node, resource)
+    except KafkaError as error:
+        return DescribeConfigsResult(
+            error_code=error.code,
+            error_message=error.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    keys = resource.configuration_keys
+    wanted = (d for d in definitions.values() if not keys or d.name in keys)
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=list(chain.from_iterable(_config(request, definition, entries) for definition in wanted)),
+    )
+
+
+def _resource(node: Node, resource: DescribeConfigsResource) -> tuple[Mapping[str, ConfigDefinition], Entries]:
+    image, view = node.metadata.image, node.view
+    if parse_resource_type(resource.resource_type) is ResourceType.TOPIC:
+        topic = image.topics.get(TopicName(resource.resource_name))
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TOPIC_CONFIGS, lambda definition: topic_entries(image, view, topic.configs, definition)
+    broker = parse_broker_name(resource.resource_name)
+    if broker is None:
+        return BROKER_CONFIGS, lambda definition: (
+            entry
+            for entry in broker_entries(image, view, definition)
+            if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        )
+    if broker != view.node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {view.node_id}, but received {broker}"
+        )
+    return BROKER_CONFIGS, lambda definition: broker_entries(image, view, definition)
+
+
+def _config(
+    request: DescribeConfigsRequest, definition: ConfigDefinition, entries: Entries
+) -> Iterator[DescribeConfigsResourceResult]:
+    """The config with the value in force; nothing where no place gives it one."""
+    places = list(entries(definition))
+    if not places:
+        return
+    yield DescribeConfigsResourceResult(
+        name=definition.name,
+        value=places[0].value,
+        read_only=definition.read_only,
+        config_source=places[0].source,
+        synonyms=[DescribeConfigsSynonym(name=place.name, value=place.value, source=place.source) for place in places]
+        if request.include_synonyms
+        else (),
+        config_type=definition.type,
+        documentation=definition.documentation if request.include_documentation else None,
+    )
+
+
+API = Api(request=DescribeConfigsRequest, min_version=1, max_version=4, handle=handle)

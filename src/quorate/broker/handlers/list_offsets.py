@@ -1,0 +1,87 @@
+"""ListOffsets, versions 1 to 10: earliest, latest, by timestamp and at the largest timestamp.
+
+Gap: there is no tiered storage, so the earliest local offset is the earliest, and no offset is the latest tiered one.
+"""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.broker.partition import Partition
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+#: The version in which each special timestamp came.
+_SPECIAL_FROM = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_LEADER_EPOCH_FROM = 4
+
+#: Offset, timestamp and leader epoch; -1 for what does not exist.
+Found = tuple[int, int, int]
+_NOTHING: Found = (-1, -1, NO_LEADER_EPOCH)
+
+
+def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_answer(node, context, TopicName(topic.name), wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    node: Node, context: RequestContext, topic: TopicName, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = node.partitions.led(topic, PartitionIndex(wanted.partition_index))
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        offset, timestamp, leader_epoch = _find(partition, wanted.timestamp)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        offset=offset,
+        timestamp=timestamp,
+        leader_epoch=leader_epoch if context.api_version >= _LEADER_EPOCH_FROM else NO_LEADER_EPOCH,
+    )
+
+
+def _find(partition: Partition, timestamp: int) -> Found:
+    log = partition.log
+    match timestamp:
+        case -1:
+            return partition.high_watermark, -1, partition.leader_epoch
+        case -2 | -4:
+            return log.log_start_offset, -1, _epoch_at(partition, log.log_start_offset)
+        case -5:
+            return _NOTHING
+        case -3:
+            found = log.offset_of_max_timestamp()
+        case _:
+            found = log.offset_for_timestamp(timestamp)
+    if found is None or found[0] >= partition.high_watermark:
+        return _NOTHING
+    return found
+
+
+def _epoch_at(partition: Partition, offset: Offset) -> LeaderEpoch:
+    epoch = partition.log.epoch_at(offset)
+    return partition.leader_epoch if epoch is None else epoch
+
+
+API = Api(request=ListOffsetsRequest, min_version=1, max_version=10, handle=handle)
