@@ -10,6 +10,7 @@ The decoder and the encoder specialise a function for one message and version fr
 
 from collections.abc import Sequence
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -49,8 +50,8 @@ Float64 = Annotated[float, WireType.FLOAT64]
 Uuid = Annotated[UUID, WireType.UUID]
 String = Annotated[str, WireType.STRING]
 Bytes = Annotated[bytes, WireType.BYTES]
-# Decoding gives a memoryview of the frame. Encoding takes any buffer, a region of a file, or a list or tuple of buffers,
-# and copies none.
+# Decoding gives a memoryview of the frame. Encoding takes any buffer, a region of a file, or a list or tuple of these,
+# and copies none of them.
 Records = Annotated[Buffer | FileRegion | Sequence[Buffer], WireType.RECORDS]
 
 
@@ -126,12 +127,13 @@ class Field(Struct, frozen=True, kw_only=True):
         return self.nullable is not None and version in self.nullable
 
 
-def fields_of(message_type: type[Message]) -> list[Field]:
+@cache
+def fields_of(message_type: type[Message]) -> tuple[Field, ...]:
     """The fields of the class, in wire order."""
     hints = get_type_hints(message_type, include_extras=True)
     names = message_type.__struct_fields__
     defaults = message_type.__struct_defaults__
-    return [_read_field(name, hints[name], default) for name, default in zip(names, defaults, strict=True)]
+    return tuple(_read_field(name, hints[name], default) for name, default in zip(names, defaults, strict=True))
 
 
 def _read_field(name: str, annotation: Any, default: Any) -> Field:
