@@ -1,1 +1,1 @@
-"""Tests of Quorate. ``unit`` needs nothing but Python; ``compat`` runs real clients, and Apache Kafka where there is Java."""
+"""Tests of Quorate: ``unit`` needs nothing but Python, ``compat`` runs stock clients and, with Java, Apache Kafka's."""

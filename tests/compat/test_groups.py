@@ -1,8 +1,10 @@
 """Consumer groups: members share partitions, take over from one another, and go on where the group committed."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+from tests.compat.administration import add_partitions
 from tests.compat.clients.client import Client, Reader, Record
 from tests.compat.reading import read
 from tests.eventually import eventually
@@ -99,13 +101,10 @@ def test_static_member_gets_its_partitions_back_without_a_rebalance(client: Clie
 
 
 def test_member_gets_partitions_that_are_added_later(client: Client, bootstrap: str, topic: str, group: str) -> None:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewPartitions
-
     client.create_topic(topic, partitions=1)
     with closing(client.member(group, [topic])) as member:
         eventually(lambda: polled_assignments([member])[0], "the first partition")
-        AdminClient({"bootstrap.servers": bootstrap}).create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+        add_partitions(bootstrap, topic, 3)
         eventually(lambda: len(polled_assignments([member])[0]) == 3, "the added partitions")
 
         with closing(client.writer()) as writer:
@@ -128,7 +127,7 @@ def test_group_reads_several_topics(client: Client, topic: str, group: str) -> N
 
 
 def polled_assignments(members: Sequence[Reader]) -> list[set[tuple[str, int]]]:
-    """Each member's partitions, after a poll, in which clients take part in a rebalance."""
-    for member in members:
-        member.poll()
+    """Each member's partitions, after a poll of all at once: a rebalance waits for every member to take part."""
+    with ThreadPoolExecutor(len(members)) as threads:
+        list(threads.map(lambda member: member.poll(), members))
     return [member.assignment() for member in members]

@@ -12,6 +12,10 @@ from tests.compat.clients.client import DEADLINE_S, Acks, Codec, OffsetReset, Re
 # The codecs other than gzip come from packages of their own; what is not installed cannot be sent.
 _OPTIONAL_CODECS: dict[Codec, bool] = {"snappy": has_snappy(), "lz4": has_lz4(), "zstd": has_zstd()}
 
+# A poll that times out between joining a group and learning its partitions leaves this client without them for good,
+# with Apache Kafka too, so its polls are long.
+POLL_TIMEOUT_MS = 1500
+
 
 class KafkaPythonWriter:
     def __init__(self, producer: Any) -> None:
@@ -41,7 +45,7 @@ class KafkaPythonReader:
         self._consumer = consumer
 
     def poll(self) -> list[StoredRecord]:
-        batches = self._consumer.poll(timeout_ms=200)
+        batches = self._consumer.poll(timeout_ms=POLL_TIMEOUT_MS)
         return [
             StoredRecord(
                 message.topic,
