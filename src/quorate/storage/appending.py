@@ -1,0 +1,181 @@
+"""Appending batches: what a leader checks and fills in, what a follower takes as it is, and when a segment is full.
+
+One append is all or nothing. The cost is per batch, never per record.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.attributes import TimestampType
+from quorate.records.batch import (
+    BatchHeader,
+    check_crc,
+    iterate_batches,
+    patch_log_append_time,
+    patch_offset_and_epoch,
+)
+from quorate.records.errors import CorruptBatch
+from quorate.storage.durability import SealedSegment
+from quorate.storage.producer_snapshot import encode_snapshot
+from quorate.storage.producer_state import ProducedBatch
+from quorate.storage.segment import NO_TIMESTAMP, PlacedBatch, Segment
+from quorate.storage.state import LogState
+from quorate.storage.timestamps import check_timestamps
+
+
+class AppendInfo(msgspec.Struct, frozen=True):
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int  # -1 where records keep the time of their creation.
+    log_start_offset: Offset
+    duplicate: bool = False
+
+
+def append_as_leader(state: LogState, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+    found = list(iterate_batches(batches, strict=True))
+    if not found:
+        raise CorruptBatch("nothing to append")
+    headers = [header for _, header in found]
+    original = state.producers.check(headers)
+    if original is not None:
+        return _duplicate(state, original)
+    _check_sizes(state, headers, len(batches))
+    stamps = state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    if not stamps:
+        check_timestamps(batches, found, state.config, now_ms)
+    placed = []
+    base_offset = state.log_end_offset
+    for position, header in found:
+        patch_offset_and_epoch(batches, position, base_offset, leader_epoch)
+        if stamps:
+            patch_log_append_time(batches, position, now_ms)
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        timestamp_ms = now_ms if stamps else header.max_timestamp
+        placed.append(PlacedBatch(base_offset, last_offset, timestamp_ms, header.size_bytes, leader_epoch))
+        base_offset = Offset(last_offset + 1)
+    _write(state, batches, placed, headers, now_ms)
+    return AppendInfo(
+        placed[0].base_offset, placed[-1].last_offset, now_ms if stamps else NO_TIMESTAMP, state.log_start_offset
+    )
+
+
+def append_as_follower(state: LogState, batches: Buffer) -> AppendInfo:
+    found = list(iterate_batches(batches, strict=True))
+    if not found:
+        raise CorruptBatch("nothing to append")
+    next_offset = state.log_end_offset
+    placed = []
+    for position, header in found:
+        check_crc(batches, position, header)
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptBatch(f"batch of offset {header.base_offset} where {next_offset} is next")
+        placed.append(PlacedBatch.of(header))
+        next_offset = header.next_offset
+    headers = [header for _, header in found]
+    _write(state, batches, placed, headers, headers[0].max_timestamp)
+    return AppendInfo(placed[0].base_offset, placed[-1].last_offset, NO_TIMESTAMP, state.log_start_offset)
+
+
+def roll(state: LogState) -> None:
+    """Close the active segment and start the next one at the end of the log."""
+    old = state.segments.active
+    try:
+        old.seal()
+    except OSError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot roll {old.path}: {error}") from error
+    snapshot = encode_snapshot(state.producers)
+    state.durability.note_sealed(
+        SealedSegment(end_offset=state.log_end_offset, files=old.files(), producer_snapshot=snapshot)
+    )
+    # The indexes were created just now; their names, too, must be durable before the recovery point passes them.
+    state.durability.note_file_created()
+    state.segments.add(Segment(state.disk, state.directory, state.log_end_offset, is_new=True))
+    state.recent.forget(state.log_end_offset)
+
+
+def _duplicate(state: LogState, original: ProducedBatch) -> AppendInfo:
+    stamps = state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    log_append_time_ms = original.timestamp_ms if stamps else NO_TIMESTAMP
+    return AppendInfo(
+        original.base_offset, original.last_offset, log_append_time_ms, state.log_start_offset, duplicate=True
+    )
+
+
+def _check_sizes(state: LogState, headers: Sequence[BatchHeader], size_bytes: int) -> None:
+    limit = state.config.max_message_bytes
+    for header in headers:
+        if header.size_bytes > limit:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {header.size_bytes} bytes, where {limit} are allowed"
+            )
+    if size_bytes > state.config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size_bytes} bytes of batches, where a segment takes {state.config.segment_bytes}",
+        )
+
+
+def _write(
+    state: LogState, batches: Buffer, placed: list[PlacedBatch], headers: list[BatchHeader], now_ms: int
+) -> None:
+    segment = state.segments.active
+    if segment.size_bytes and _is_full(state, segment, placed, len(batches), now_ms):
+        roll(state)
+        segment = state.segments.active
+    position = segment.size_bytes
+    _write_to(state, segment, batches)
+    recent, producers, epochs = state.recent, state.producers, state.epochs
+    for batch, header in zip(placed, headers, strict=True):
+        recent.add(batch.last_offset, position)
+        segment.note(batch, position, state.config.index_interval_bytes)
+        position += batch.size_bytes
+        if header.producer_id >= 0:
+            producers.advance(header, batch.base_offset, batch.max_timestamp)
+        if batch.leader_epoch > epochs.latest_epoch and epochs.assign(batch.leader_epoch, batch.base_offset):
+            state.durability.note_epochs(epochs.entries())
+    state.log_end_offset = Offset(placed[-1].last_offset + 1)
+
+
+def _write_to(state: LogState, segment: Segment, batches: Buffer) -> None:
+    try:
+        if not segment.is_created:
+            segment.create()
+            state.durability.note_file_created()
+        segment.file.append([batches])
+    except OSError as error:
+        _take_back(state, segment)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {segment.path}: {error}") from error
+
+
+def _take_back(state: LogState, segment: Segment) -> None:
+    """After a failed write (the disk is full): what was written of it must not come back later."""
+    if not segment.is_created:
+        return
+    try:
+        segment.cut(segment.size_bytes)
+    except OSError as error:
+        raise state.fail(error) from error
+
+
+def _is_full(state: LogState, segment: Segment, placed: list[PlacedBatch], size_bytes: int, now_ms: int) -> bool:
+    config = state.config
+    return (
+        segment.size_bytes + size_bytes > config.segment_bytes
+        or _age_ms(segment, placed, now_ms) > config.segment_ms
+        or segment.offset_index.size_bytes >= config.segment_index_bytes - segment.offset_index.entry_bytes
+        or segment.time_index.size_bytes >= config.segment_index_bytes - segment.time_index.entry_bytes
+        or not segment.holds(placed[-1].last_offset)
+    )
+
+
+def _age_ms(segment: Segment, placed: list[PlacedBatch], now_ms: int) -> int:
+    """By the records' own time, so that old data that is copied in rolls as it did at its source."""
+    first = segment.first_timestamp()
+    if first < 0:
+        return 0
+    newest = max(batch.max_timestamp for batch in placed)
+    return (newest if newest >= 0 else now_ms) - first

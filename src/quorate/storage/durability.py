@@ -1,0 +1,141 @@
+"""What of a log is known to be on the disk for good, and the files that say so.
+
+The loop's thread appends, rolls and truncates; one worker thread at a time runs ``sync``. Shared between them:
+``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock only), ``_sealed`` (the loop
+appends at its end, ``sync`` removes from its start) and ``_epochs``, ``_directory_is_dirty`` (set by the loop, taken by
+``sync``). ``sync`` names what it will make durable before it starts and publishes it after.
+
+Two rules carry recovery: a file below the recovery point is synced with its indexes before the recovery point says so,
+and the recovery point is lowered, durably, before anything below it is taken away.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.kernel.disk import Disk, DiskFile
+from quorate.kernel.ids import Offset
+from quorate.storage.checkpoints import EpochStart, write_epochs, write_offset
+from quorate.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PRODUCER_SNAPSHOT,
+    RECOVERY_POINT_CHECKPOINT,
+    parent_of,
+    path_of,
+)
+
+
+class SealedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that was rolled and is not yet durable with all that belongs to it."""
+
+    end_offset: Offset
+    files: list[DiskFile]
+    producer_snapshot: bytes
+
+
+class Durability:
+    __slots__ = (
+        "_directory",
+        "_directory_is_dirty",
+        "_disk",
+        "_epochs",
+        "_lock",
+        "_lowered_to",
+        "_parent_is_dirty",
+        "_sealed",
+        "recovery_point",
+        "synced_end_offset",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, *, recovery_point: Offset, synced_end_offset: Offset, is_new: bool
+    ) -> None:
+        self.recovery_point = recovery_point  # Recovery trusts what is below.
+        self.synced_end_offset = synced_end_offset  # Everything below is durable.
+        self._disk = disk
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._lowered_to: Offset | None = None  # The lowest truncation since the running sync began.
+        self._sealed: list[SealedSegment] = []
+        self._epochs: Sequence[EpochStart] | None = None
+        self._directory_is_dirty = is_new
+        self._parent_is_dirty = is_new
+
+    def note_file_created(self) -> None:
+        self._directory_is_dirty = True
+
+    def note_sealed(self, sealed: SealedSegment) -> None:
+        self._sealed.append(sealed)
+
+    def note_epochs(self, epochs: Sequence[EpochStart]) -> None:
+        self._epochs = epochs
+
+    def begin_sync(self) -> None:
+        """From here on truncations count against the sync. Before its end offset is taken, or one could be missed."""
+        self._lowered_to = None
+
+    def sync(self, end_offset: Offset, active: DiskFile | None) -> None:
+        """Make everything below ``end_offset`` durable; ``OSError`` if the disk fails, and then nothing is claimed."""
+        sealed = list(self._sealed)
+        self._sync_directory()
+        for segment in sealed:
+            for file in segment.files:
+                file.sync()
+        if active is not None:
+            active.sync()
+        self._store_epochs()
+        with self._lock:
+            lowered_to = self._lowered_to
+            if lowered_to is None:
+                self._settle(sealed)
+                self.synced_end_offset = max(self.synced_end_offset, end_offset)
+            else:
+                self.synced_end_offset = max(self.synced_end_offset, min(end_offset, lowered_to))
+
+    def lower(self, offset: Offset) -> None:
+        """Claim nothing at or above ``offset`` any more. Must come before it is taken away."""
+        with self._lock:
+            self._lowered_to = offset if self._lowered_to is None else min(offset, self._lowered_to)
+            self._sealed = [sealed for sealed in self._sealed if sealed.end_offset <= offset]
+            self.synced_end_offset = min(self.synced_end_offset, offset)
+            if self.recovery_point > offset:
+                self._write_recovery_point(offset)
+
+    def start_at(self, offset: Offset) -> None:
+        """The log was emptied and starts anew: there is nothing below ``offset`` that could be lost."""
+        with self._lock:
+            self._sealed = []
+            self.synced_end_offset = offset
+
+    def checkpoint(self, recovery_point: Offset) -> None:
+        """Let the next recovery start here. Only for a log whose every file is synced."""
+        with self._lock:
+            if recovery_point != self.recovery_point:
+                self._write_recovery_point(recovery_point)
+
+    def _sync_directory(self) -> None:
+        if self._directory_is_dirty:
+            self._directory_is_dirty = False
+            self._disk.sync_directory(self._directory)
+        if self._parent_is_dirty:
+            self._parent_is_dirty = False
+            self._disk.sync_directory(parent_of(self._directory))
+
+    def _store_epochs(self) -> None:
+        epochs, self._epochs = self._epochs, None
+        if epochs is not None:
+            write_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
+
+    def _settle(self, sealed: list[SealedSegment]) -> None:
+        if not sealed:
+            return
+        for segment in sealed:
+            path = path_of(self._directory, segment.end_offset, PRODUCER_SNAPSHOT)
+            self._disk.replace(path, segment.producer_snapshot)
+        del self._sealed[: len(sealed)]
+        self._write_recovery_point(sealed[-1].end_offset)
+
+    def _write_recovery_point(self, offset: Offset) -> None:
+        write_offset(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", offset)
+        self.recovery_point = offset

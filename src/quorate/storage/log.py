@@ -1,0 +1,166 @@
+"""A partition's log on disk: what a broker, or a Raft node, appends to and reads from.
+
+All methods block and belong to one thread, the loop's, except ``sync``, which may run in a worker thread while the loop
+goes on appending and reading (see ``durability``). Nothing is durable before ``sync`` has returned, and no append waits
+for it. Time comes in as an argument.
+"""
+
+from quorate.kernel.disk import Buffer, Disk
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.storage import appending, reading, retention, timestamps, truncation
+from quorate.storage.appending import AppendInfo
+from quorate.storage.checkpoints import EpochStart
+from quorate.storage.closing import close, delete
+from quorate.storage.config import LogConfig
+from quorate.storage.producer_state import ProducerStates
+from quorate.storage.reading import LogSlice
+from quorate.storage.recovery import RecoverySummary, recover
+from quorate.storage.state import LogState
+from quorate.storage.timestamps import TimestampedOffset
+
+
+class PartitionLog:
+    """Raises ``KafkaError``: KAFKA_STORAGE_ERROR where the disk fails, for good if what it holds is then unknown."""
+
+    __slots__ = ("_state", "recovery")
+
+    def __init__(self, state: LogState, recovery: RecoverySummary) -> None:
+        self._state = state
+        self.recovery = recovery
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, config: LogConfig) -> "PartitionLog":
+        """Open the log, making its folder if there is none, and recover it from whatever its last end was."""
+        return cls(*recover(disk, directory, config))
+
+    @property
+    def directory(self) -> str:
+        return self._state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._state.config
+
+    def update_config(self, config: LogConfig) -> None:
+        self._state.config = config
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._state.log_end_offset
+
+    @property
+    def synced_end_offset(self) -> Offset:
+        """Everything below is durable."""
+        return self._state.durability.synced_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._state.segments.size_bytes
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch:
+        return self._state.epochs.latest_epoch
+
+    @property
+    def producers(self) -> ProducerStates:
+        """To look at, not to change."""
+        return self._state.producers
+
+    def append_as_leader(self, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        """Give the batches their offsets, in place, and write them; their CRCs must have been checked.
+
+        Raises MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
+        """
+        self._state.require_usable()
+        return appending.append_as_leader(self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def append_as_follower(self, batches: Buffer) -> AppendInfo:
+        """Write batches as their leader has them. Checks the CRCs, and that the offsets follow."""
+        self._state.require_usable()
+        return appending.append_as_follower(self._state, batches)
+
+    def read(
+        self, offset: Offset, *, max_bytes: int, up_to_offset: Offset, minimum_one_batch: bool = False
+    ) -> LogSlice:
+        """Find whole batches from the one that holds ``offset`` on, all of them below ``up_to_offset``.
+
+        As in Kafka the first batch may start before the offset, and the slice ends with its segment at the latest.
+        With ``minimum_one_batch`` the first batch is in it even if it is larger than ``max_bytes``.
+        """
+        self._state.require_usable()
+        return reading.read(
+            self._state,
+            offset,
+            max_bytes=max_bytes,
+            up_to_offset=up_to_offset,
+            minimum_one_batch=minimum_one_batch,
+        )
+
+    def sync(self) -> None:
+        """Make everything that was appended before the call durable, and then say so in ``synced_end_offset``."""
+        state = self._state
+        state.require_usable()
+        state.durability.begin_sync()
+        end = state.log_end_offset
+        active = state.segments.active
+        try:
+            state.durability.sync(end, active.file if active.is_created else None)
+        except OSError as error:
+            raise state.fail(error) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record at or after the time."""
+        return timestamps.offset_for_timestamp(self._state, timestamp_ms)
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that carries the highest timestamp of the log."""
+        return timestamps.offset_of_max_timestamp(self._state)
+
+    def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
+        """On becoming leader: the epoch starts at the end of the log."""
+        if self._state.epochs.assign(epoch, self._state.log_end_offset):
+            self._state.durability.note_epochs(self._state.epochs.entries())
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochStart:
+        """As OffsetForLeaderEpoch answers: the largest epoch not above the asked one, and where it ends; or -1, -1."""
+        return self._state.epochs.end_offset_for(epoch, self._state.log_end_offset)
+
+    def truncate_to(self, offset: Offset) -> None:
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            truncation.truncate_to(self._state, offset)
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            truncation.truncate_fully_and_start_at(self._state, offset)
+
+    def delete_records_before(self, offset: Offset) -> None:
+        """Move the start of the log up, durably. Raises OFFSET_OUT_OF_RANGE beyond the end."""
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            retention.delete_records_before(self._state, offset)
+
+    def apply_retention(self, now_ms: int, *, up_to_offset: Offset | None = None) -> list[Offset]:
+        """Delete segments by age and size, below ``up_to_offset`` (a high watermark); the base offsets of those."""
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            limit = self._state.log_end_offset if up_to_offset is None else up_to_offset
+            return retention.apply_retention(self._state, now_ms, limit)
+
+    def expire_producers(self, now_ms: int) -> None:
+        self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
+
+    def close(self) -> None:
+        """Leave everything durable and complete, so that the next open has nothing to check."""
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            close(self._state)
+
+    def delete(self) -> None:
+        """Take the folder out of the way in one step and remove it; what is half removed is never taken for a log."""
+        delete(self._state)

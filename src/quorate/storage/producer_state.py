@@ -1,0 +1,140 @@
+"""What a log knows of each idempotent producer, and whether the next batch follows from it. Pure.
+
+A producer numbers its records; the log keeps the last few batches of each, so that a retry is answered with the offset
+of the first attempt and a gap is refused. ``check`` and ``advance`` belong to one append with nothing between them.
+The rules are Apache Kafka 4's: a producer that is not known may start at any sequence (retention may have deleted its
+records), so UNKNOWN_PRODUCER_ID is never raised, and an old epoch is INVALID_PRODUCER_EPOCH, which lets the client
+recover, where older brokers said PRODUCER_FENCED.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
+from quorate.records.batch import BatchHeader
+
+BATCHES_PER_PRODUCER = 5  # What a client may have in flight (max.in.flight.requests.per.connection).
+NO_SEQUENCE = -1
+_MAX_SEQUENCE = 2**31 - 1
+
+
+class ProducedBatch(NamedTuple):
+    base_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """One producer's epoch and its last batches in that epoch, oldest first."""
+
+    __slots__ = ("batches", "epoch", "last_timestamp_ms")
+
+    def __init__(self, epoch: ProducerEpoch, last_timestamp_ms: int, batches: Sequence[ProducedBatch] = ()) -> None:
+        self.epoch = epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.batches = tuple(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
+        if header.producer_epoch != self.epoch:
+            return None
+        wanted = (header.base_sequence, header.last_sequence)
+        return next((batch for batch in self.batches if (batch.base_sequence, batch.last_sequence) == wanted), None)
+
+
+class ProducerStates:
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[ProducerId, ProducerEntry] = {}
+
+    def __iter__(self) -> Iterator[tuple[ProducerId, ProducerEntry]]:
+        return iter(self._entries.items())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: ProducerId) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def restore(self, producer_id: ProducerId, entry: ProducerEntry) -> None:
+        self._entries[producer_id] = entry
+
+    def check(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
+        """Judge the batches of one append by a client, in order; the original if they are a retry.
+
+        Raises ``KafkaError`` where a batch does not follow. Changes nothing.
+        """
+        expected: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
+        for header in headers:
+            producer_id = header.producer_id
+            if producer_id < 0 or header.is_control or header.base_sequence < 0:
+                continue
+            entry = self._entries.get(producer_id)
+            if entry is not None and (duplicate := entry.duplicate_of(header)):
+                return duplicate
+            if producer_id in expected:
+                epoch, last_sequence = expected[producer_id]
+            elif entry is not None:
+                epoch, last_sequence = entry.epoch, entry.last_sequence
+            else:
+                epoch, last_sequence = NO_PRODUCER_EPOCH, NO_SEQUENCE
+            if epoch != NO_PRODUCER_EPOCH:
+                _require_follows(header, epoch, last_sequence)
+            expected[producer_id] = header.producer_epoch, header.last_sequence
+        return None
+
+    def advance(self, header: BatchHeader, base_offset: Offset, timestamp_ms: int) -> None:
+        """Take in a batch that stands in the log at ``base_offset``. Replicated batches were judged by their leader."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(header.producer_epoch, timestamp_ms)
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches = ()
+        entry.last_timestamp_ms = timestamp_ms
+        if header.is_control or header.base_sequence < 0:
+            return
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        batch = ProducedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms)
+        entry.batches = (*entry.batches[1 - BATCHES_PER_PRODUCER :], batch)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have not written for so long."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+
+
+def _require_follows(header: BatchHeader, epoch: ProducerEpoch, last_sequence: int) -> None:
+    sequence = header.base_sequence
+    if header.producer_epoch < epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {header.producer_id} has epoch {header.producer_epoch}, but {epoch} was seen",
+        )
+    if header.producer_epoch > epoch:
+        if sequence != 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} starts epoch {header.producer_epoch} at sequence {sequence}, not 0",
+            )
+        return
+    if sequence != last_sequence + 1 and not (sequence == 0 and last_sequence == _MAX_SEQUENCE):
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {header.producer_id} sends sequence {sequence} after {last_sequence}",
+        )

@@ -1,0 +1,85 @@
+"""Finding the bytes that answer a fetch. The data itself is never read here: the caller sends it from the file."""
+
+import msgspec
+
+from quorate.kernel.disk import DiskFile
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset
+from quorate.storage.segment import Segment
+from quorate.storage.state import LogState
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """Whole batches in one file. Holding it keeps the file readable, also when its segment is deleted or replaced."""
+
+    file: DiskFile | None  # None where there is nothing to read.
+    position: int
+    length: int
+    segment_base_offset: Offset
+
+    def read(self) -> bytes:
+        return self.file.read(self.position, self.length) if self.file is not None and self.length else b""
+
+
+def read(state: LogState, offset: Offset, *, max_bytes: int, up_to_offset: Offset, minimum_one_batch: bool) -> LogSlice:
+    if not state.log_start_offset <= offset <= state.log_end_offset:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is not in {state.log_start_offset} to {state.log_end_offset}",
+        )
+    segment: Segment | None = state.segments.holding(offset)
+    if offset >= up_to_offset:
+        assert segment is not None
+        return LogSlice(None, 0, 0, segment.base_offset)
+    while segment is not None:
+        start, end = _range_in(
+            state,
+            segment,
+            offset,
+            max_bytes=max_bytes,
+            up_to_offset=up_to_offset,
+            minimum_one_batch=minimum_one_batch,
+        )
+        if start < segment.size_bytes:
+            return LogSlice(segment.file if end > start else None, start, end - start, segment.base_offset)
+        # Compaction may have taken the end of a segment, or all of it: the next record is in a later one.
+        segment = state.segments.next_after(segment)
+    return LogSlice(None, 0, 0, state.segments.active.base_offset)
+
+
+def _range_in(
+    state: LogState, segment: Segment, offset: Offset, *, max_bytes: int, up_to_offset: Offset, minimum_one_batch: bool
+) -> tuple[int, int]:
+    """Start and end of the batches in the segment's file; both its size where the segment has none."""
+    size = segment.size_bytes
+    recent = state.recent
+    if segment is state.segments.active and recent.knows(offset):
+        start = recent.start_of(offset, size)
+        limit = size if up_to_offset >= state.log_end_offset else recent.start_of(up_to_offset, size)
+        if limit - start <= max_bytes:
+            return start, max(start, limit)
+        end = recent.boundary_at_or_before(start + max_bytes, size)
+        first_end = recent.start_after(start, size)
+    else:
+        start = segment.position_of(offset)
+        next_base = state.segments.next_base_after(segment)
+        is_whole = up_to_offset >= (state.log_end_offset if next_base is None else next_base)
+        limit = size if is_whole else segment.position_of(up_to_offset)
+        if limit - start <= max_bytes:
+            return start, max(start, limit)
+        end, first_end = _boundaries(segment, start, start + max_bytes)
+    if end <= start and minimum_one_batch:
+        end = first_end
+    return start, max(start, end)
+
+
+def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:
+    """The last boundary between batches that is not beyond ``limit``, and the end of the batch at ``start``."""
+    nearest = max(start, segment.offset_index.position_at_or_before(limit))
+    end = nearest
+    for position, header in segment.headers_from(nearest):
+        if position + header.size_bytes > limit:
+            first_end = position + header.size_bytes
+            return end, first_end if position == start else end
+        end = position + header.size_bytes
+    return end, end

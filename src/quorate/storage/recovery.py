@@ -1,0 +1,204 @@
+"""Opening a log after any end it may have had: clean, a killed process, a power cut.
+
+What is below the recovery point was synced with its indexes and is trusted. From there on every batch is read and
+checked, and the log ends before the first that is torn, has a wrong CRC or does not follow the one before it. Segments
+above the recovery point must join without a hole: a file of theirs may have been lost, or an interrupted truncation may
+have removed some of them. When this module is done, everything that the log holds is durable.
+"""
+
+from itertools import zip_longest
+
+import msgspec
+
+from quorate.kernel.disk import Disk
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import Offset
+from quorate.records.batch import BatchHeader
+from quorate.storage.checkpoints import EpochStart, read_epochs, read_offset, write_epochs, write_offset
+from quorate.storage.config import LogConfig
+from quorate.storage.durability import Durability
+from quorate.storage.epoch_cache import LeaderEpochCache
+from quorate.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    offsets_of,
+)
+from quorate.storage.index_repair import indexes_are_usable, rebuild_indexes
+from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
+from quorate.storage.segment import Segment
+from quorate.storage.segment_recovery import recover_segment
+from quorate.storage.segments import Segments
+from quorate.storage.state import LogState
+from quorate.storage.swap import finish_swaps
+
+
+class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What recovery found, for the operator's log."""
+
+    scanned_from: Offset
+    log_end_offset: Offset
+    truncated_bytes: int
+    dropped_segments: tuple[Offset, ...]
+    reason: str | None  # Why the log ends where it ends, if something was cut off.
+
+
+def recover(disk: Disk, directory: str, config: LogConfig) -> tuple[LogState, RecoverySummary]:
+    disk.make_directory(directory)
+    finish_swaps(disk, directory)
+    recovery = _Recovery(disk, directory, config)
+    recovery.load_segments()
+    return recovery.finish(), recovery.summary()
+
+
+class _Recovery:
+    """The steps of one recovery and what they found so far."""
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        names = disk.list_directory(directory)
+        self._is_new = not names
+        self._bases = offsets_of(names, LOG)
+        log_start = read_offset(disk, f"{directory}/{LOG_START_CHECKPOINT}")
+        self._log_start = next(iter(self._bases), Offset(0)) if log_start is None else log_start
+        self._recovery_point = read_offset(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}") or Offset(0)
+        self._log_end = self._log_start
+        self._trusted: list[Segment] = []
+        self._scanned: list[Segment] = []
+        self._scanned_epochs: list[EpochStart] = []
+        self._truncated_bytes = 0
+        self._dropped: list[Offset] = []
+        self._reason: str | None = None
+
+    def load_segments(self) -> None:
+        for base, end in zip_longest(self._bases, self._bases[1:]):
+            segment = Segment(self._disk, self._directory, base, is_new=False)
+            if end is not None and end <= self._log_start:
+                segment.remove()  # Deleted before, but the removal was not durable.
+            elif end is not None and end <= self._recovery_point:
+                self._trust(segment, end)
+            elif self._reason is None and self._joins(segment):
+                self._scan(segment)
+            else:
+                self._reason = self._reason or f"segment {base} does not join the log, which ends at {self._log_end}"
+                self._drop([segment])
+        if self._log_end < self._log_start:
+            self._start_over()
+
+    def finish(self) -> LogState:
+        segments = Segments(self._trusted + self._scanned or [self._new_segment()])
+        log_start = max(self._log_start, segments.first.base_offset)
+        epochs = self._epochs(log_start)
+        recovery_point = self._settle(epochs)
+        return LogState(
+            disk=self._disk,
+            directory=self._directory,
+            config=self._config,
+            segments=segments,
+            epochs=epochs,
+            producers=rebuild_producers(self._disk, self._directory, segments, self._log_end),
+            durability=Durability(
+                self._disk,
+                self._directory,
+                recovery_point=recovery_point,
+                synced_end_offset=self._log_end,
+                is_new=self._is_new,
+            ),
+            log_start_offset=log_start,
+            log_end_offset=self._log_end,
+        )
+
+    def summary(self) -> RecoverySummary:
+        return RecoverySummary(
+            scanned_from=self._scanned_from,
+            log_end_offset=self._log_end,
+            truncated_bytes=self._truncated_bytes,
+            dropped_segments=tuple(self._dropped),
+            reason=self._reason,
+        )
+
+    @property
+    def _scanned_from(self) -> Offset:
+        return max(self._recovery_point, self._log_start)
+
+    def _trust(self, segment: Segment, end: Offset) -> None:
+        segment.size_bytes = segment.file.size()
+        if not indexes_are_usable(segment, end):
+            rebuild_indexes(segment, self._config.index_interval_bytes)
+        segment.is_sealed = True
+        segment.release()
+        self._trusted.append(segment)
+        self._log_end = end
+
+    def _joins(self, segment: Segment) -> bool:
+        if self._scanned:
+            return segment.base_offset == self._log_end
+        return segment.base_offset <= self._scanned_from
+
+    def _scan(self, segment: Segment) -> None:
+        result = recover_segment(segment, self._recovery_point, self._config.index_interval_bytes, self._note_epoch)
+        self._reason = result.reason
+        self._truncated_bytes += result.truncated_bytes
+        self._log_end = result.end_offset
+        self._scanned.append(segment)
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        epoch = header.partition_leader_epoch
+        if not self._scanned_epochs or self._scanned_epochs[-1][0] != epoch:
+            self._scanned_epochs.append((epoch, header.base_offset))
+
+    def _start_over(self) -> None:
+        """The log's start is durable but the records up to it are not: it is empty and starts where it should."""
+        self._drop(self._trusted + self._scanned)
+        self._trusted, self._scanned, self._scanned_epochs = [], [], []
+        self._log_end = self._log_start
+
+    def _drop(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._truncated_bytes += segment.size_bytes or segment.file.size()
+            self._dropped.append(segment.base_offset)
+            segment.remove()
+
+    def _new_segment(self) -> Segment:
+        return Segment(self._disk, self._directory, self._log_end, is_new=True)
+
+    def _epochs(self, log_start: Offset) -> LeaderEpochCache:
+        """The stored ones for what is trusted, those of the batches for the rest; none that has no batch."""
+        epochs = LeaderEpochCache(self._stored_epochs())
+        epochs.truncate_from_end(self._scanned_from)
+        for epoch, start in self._scanned_epochs:
+            epochs.assign(epoch, start)
+        epochs.truncate_from_end(self._log_end)
+        epochs.truncate_from_start(log_start)
+        return epochs
+
+    def _stored_epochs(self) -> list[EpochStart]:
+        try:
+            stored = read_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
+        except KafkaError:
+            stored = None
+        if stored is not None:
+            return stored
+        headers = (header for segment in self._trusted + self._scanned for _, header in segment.headers_from(0))
+        return [(header.partition_leader_epoch, header.base_offset) for header in headers]
+
+    def _settle(self, epochs: LeaderEpochCache) -> Offset:
+        """Make durable what this recovery changed, and move the recovery point over segments that are complete."""
+        for segment in self._scanned[:-1]:
+            segment.seal()
+            for file in segment.files():
+                file.sync()
+        remove_snapshots(self._disk, self._directory, above=self._log_end)
+        if self._is_new:
+            return self._recovery_point
+        self._disk.sync_directory(self._directory)
+        recovery_point = min(self._recovery_point, self._log_end)
+        if len(self._scanned) > 1:
+            recovery_point = max(recovery_point, self._scanned[-1].base_offset)
+        if recovery_point != self._recovery_point:
+            write_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", epochs.entries())
+            write_offset(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", recovery_point)
+        return recovery_point

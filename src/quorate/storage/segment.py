@@ -1,0 +1,200 @@
+"""One segment of a log: a file of batches and its two sparse indexes.
+
+A segment is changed only at its end, and only while it is the active one. Its file is opened when it is first needed
+and let go of when the segment is removed; whoever still reads from the file keeps it open.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from quorate.kernel.disk import Disk, DiskFile
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.batch import BatchHeader
+from quorate.storage.batch_scan import scan_headers
+from quorate.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.indexes import OffsetIndex, TimeIndex
+
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+NO_TIMESTAMP = -1
+
+
+class PlacedBatch(NamedTuple):
+    """A batch as the segment needs to know it, with the offsets that it has in the log."""
+
+    base_offset: Offset
+    last_offset: Offset
+    max_timestamp: int
+    size_bytes: int
+    leader_epoch: LeaderEpoch
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> "PlacedBatch":
+        return cls(
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.size_bytes,
+            header.partition_leader_epoch,
+        )
+
+
+class MaxTimestamp(NamedTuple):
+    timestamp_ms: int
+    last_offset: Offset  # Of the first batch that carries it.
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_entry",
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "base_offset",
+        "is_sealed",
+        "offset_index",
+        "path",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: Offset, *, is_new: bool, suffix: str = "") -> None:
+        self.base_offset = base_offset
+        self.path = path_of(directory, base_offset, LOG + suffix)
+        self.size_bytes = 0
+        # Whether the last entry of the time index is the highest timestamp of the segment.
+        self.is_sealed = False
+        self.offset_index = OffsetIndex(
+            disk, path_of(directory, base_offset, OFFSET_INDEX + suffix), base_offset, is_new=is_new
+        )
+        self.time_index = TimeIndex(
+            disk, path_of(directory, base_offset, TIME_INDEX + suffix), base_offset, is_new=is_new
+        )
+        self._disk = disk
+        self._file: DiskFile | None = None
+        # The maximum timestamp of the first batch, from which the age of the segment counts; None until asked for.
+        self._first_timestamp: int | None = None
+        # None until asked for: a segment that was closed has it as the last entry of its time index.
+        self._max_timestamp: MaxTimestamp | None = MaxTimestamp(NO_TIMESTAMP, base_offset) if is_new else None
+        self._bytes_since_entry = 0
+
+    @property
+    def file(self) -> DiskFile:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def create(self) -> None:
+        """Make the file. Its name is not durable before the folder is synced."""
+        self._file = self._disk.open(self.path, create=True)
+
+    @property
+    def is_created(self) -> bool:
+        return self._file is not None or self.size_bytes > 0
+
+    def holds(self, offset: Offset) -> bool:
+        """Whether the offset can be told relative to the base, as the indexes do."""
+        return offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+
+    def note(self, batch: PlacedBatch, position: int, index_interval_bytes: int) -> None:
+        """Take in a batch that stands in the file at ``position``, which is the end of what was noted before."""
+        known = self._max_timestamp or self.max_timestamp()
+        if batch.max_timestamp > known.timestamp_ms:
+            self._max_timestamp = known = MaxTimestamp(batch.max_timestamp, batch.last_offset)
+        self.is_sealed = False
+        if position == 0:
+            self._first_timestamp = batch.max_timestamp
+        if self._bytes_since_entry > index_interval_bytes:
+            self.offset_index.add(batch.last_offset, position)
+            self.time_index.add(known.timestamp_ms, known.last_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += batch.size_bytes
+        self.size_bytes = position + batch.size_bytes
+
+    def cut(self, size_bytes: int) -> None:
+        """Shorten the file, durably, so that what was cut off can never come back after a crash."""
+        self.file.truncate(size_bytes)
+        self.file.sync()
+        self.size_bytes = size_bytes
+
+    def reset(self) -> None:
+        """Forget all that is known of the content, to note it anew from its start."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.size_bytes = 0
+        self.is_sealed = False
+        self._first_timestamp = None
+        self._max_timestamp = MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_entry = 0
+
+    def forget_from(self, offset: Offset) -> None:
+        """Drop from the indexes what is at or above ``offset``, and look up the highest timestamp anew when asked."""
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.is_sealed = False
+        self._max_timestamp = None
+        self._bytes_since_entry = 0
+        if self.size_bytes == 0:
+            self._first_timestamp = None
+
+    def seal(self) -> None:
+        """Store the indexes, complete with the highest timestamp, as for every segment but the active one."""
+        known = self.max_timestamp()
+        self.time_index.add(known.timestamp_ms, known.last_offset)
+        self.offset_index.store()
+        self.time_index.store()
+        self.is_sealed = True
+
+    def max_timestamp(self) -> MaxTimestamp:
+        """The highest timestamp in the segment; ``NO_TIMESTAMP`` where no batch has one."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self._find_max_timestamp()
+        return self._max_timestamp
+
+    def _find_max_timestamp(self) -> MaxTimestamp:
+        """In a sealed segment the last entry of the time index; otherwise a batch after that may be higher."""
+        last = self.time_index.last()
+        if last and self.is_sealed:
+            return MaxTimestamp(*last)
+        best = MaxTimestamp(*last) if last else MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        for _, header in self.headers_from(self.offset_index.position_for(best.last_offset)):
+            if header.max_timestamp > best.timestamp_ms:
+                best = MaxTimestamp(header.max_timestamp, header.last_offset)
+        return best
+
+    def first_timestamp(self) -> int:
+        if self._first_timestamp is None:
+            first = next(iter(self.headers_from(0)), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first[1].max_timestamp
+        return self._first_timestamp
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        if position >= self.size_bytes:
+            return iter(())
+        return scan_headers(self.file, position, self.size_bytes)
+
+    def position_of(self, offset: Offset) -> int:
+        """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
+        for position, header in self.headers_from(self.offset_index.position_for(offset)):
+            if header.last_offset >= offset:
+                return position
+        return self.size_bytes
+
+    def files(self) -> list[DiskFile]:
+        """What must be synced to make a sealed segment durable."""
+        return [self.file, self.offset_index.file, self.time_index.file]
+
+    def release(self) -> None:
+        """Let go of the open files."""
+        self._file = None
+        self.offset_index.release()
+        self.time_index.release()
+
+    def remove(self) -> None:
+        """Remove the files by name; who reads them goes on undisturbed. Not durable until the folder is synced."""
+        self.release()
+        self._disk.remove(self.offset_index.path)
+        self._disk.remove(self.time_index.path)
+        self._disk.remove(self.path)

@@ -1,0 +1,77 @@
+"""The state of one partition log, shared by the modules that append, read, truncate, delete and recover."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quorate.kernel.disk import Disk
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset
+from quorate.storage.config import LogConfig
+from quorate.storage.durability import Durability
+from quorate.storage.epoch_cache import LeaderEpochCache
+from quorate.storage.producer_state import ProducerStates
+from quorate.storage.recent_batches import RecentBatches
+from quorate.storage.segments import Segments
+
+
+class LogState:
+    """Belongs to the loop's thread; ``durability`` says what a syncing thread may touch."""
+
+    __slots__ = (
+        "config",
+        "directory",
+        "disk",
+        "durability",
+        "epochs",
+        "failure",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recent",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        producers: ProducerStates,
+        durability: Durability,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.durability = durability
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recent = RecentBatches(log_end_offset)
+        # Set for good when the disk failed in a way that leaves unknown what it holds.
+        self.failure: OSError | None = None
+
+    def require_usable(self) -> None:
+        if self.failure is not None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} is offline since its disk failed: {self.failure}"
+            )
+
+    def fail(self, error: OSError) -> KafkaError:
+        """Serve nothing from here on: after a failed sync nobody can say what a disk holds."""
+        self.failure = error
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.directory} failed: {error}")
+
+    @contextmanager
+    def disk_failures_are_final(self) -> Iterator[None]:
+        """For changes of several steps: failing between two of them leaves memory and disk apart."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error) from error

@@ -1,0 +1,62 @@
+"""Putting a compacted segment in the place of those it was made from, so that a crash leaves one or the other.
+
+The compacted log file is written and synced under ``.cleaned``. Renaming it to ``.swap``, durably, is the decision:
+from there on recovery completes the exchange, before it recovery throws the file away. The replaced files are gone for
+good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The indexes
+are not part of the exchange: where they are missing they are made anew.
+"""
+
+from quorate.kernel.disk import Disk
+from quorate.kernel.ids import Offset
+from quorate.storage.batch_scan import scan_headers
+from quorate.storage.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    SWAP,
+    TEMPORARY,
+    TIME_INDEX,
+    offsets_of,
+    path_of,
+)
+
+
+def decide_swap(disk: Disk, directory: str, base_offset: Offset) -> None:
+    """From here on the exchange happens, whatever else does."""
+    disk.rename(path_of(directory, base_offset, LOG + CLEANED), path_of(directory, base_offset, LOG + SWAP))
+    disk.sync_directory(directory)
+
+
+def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset]) -> None:
+    """Take away what is replaced and give the new segment its name."""
+    for offset in replaced:
+        disk.remove(path_of(directory, offset, OFFSET_INDEX))
+        disk.remove(path_of(directory, offset, TIME_INDEX))
+        if offset != base_offset:
+            disk.remove(path_of(directory, offset, LOG))
+            disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
+    disk.sync_directory(directory)
+    disk.rename(path_of(directory, base_offset, LOG + SWAP), path_of(directory, base_offset, LOG))
+    disk.sync_directory(directory)
+
+
+def finish_swaps(disk: Disk, directory: str) -> None:
+    """On opening a log: complete the exchanges that were decided and remove what is left of the others."""
+    names = disk.list_directory(directory)
+    for base_offset in offsets_of(names, LOG + SWAP):
+        end = _end_of(disk, path_of(directory, base_offset, LOG + SWAP), base_offset)
+        replaced = [offset for offset in offsets_of(names, LOG) if base_offset <= offset < end]
+        carry_out_swap(disk, directory, base_offset, [*replaced, base_offset])
+    for name in names:
+        if name.endswith((CLEANED, TEMPORARY)):
+            disk.remove(f"{directory}/{name}")
+
+
+def _end_of(disk: Disk, path: str, base_offset: Offset) -> Offset:
+    file = disk.open(path)
+    end = Offset(base_offset + 1)
+    for _, header in scan_headers(file, 0, file.size()):
+        end = header.next_offset
+    file.close()
+    return end

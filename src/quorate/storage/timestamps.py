@@ -1,0 +1,76 @@
+"""Time in the log: which timestamps a leader accepts, and which offset belongs to a time."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.attributes import TimestampType
+from quorate.records.batch import BatchHeader
+from quorate.records.record import iterate_records
+from quorate.storage.config import LONG_MAX, LogConfig
+from quorate.storage.segment import NO_TIMESTAMP, Segment
+from quorate.storage.state import LogState
+
+
+class TimestampedOffset(NamedTuple):
+    offset: Offset
+    timestamp_ms: int
+    leader_epoch: LeaderEpoch
+
+
+def check_timestamps(
+    batches: memoryview, found: Sequence[tuple[int, BatchHeader]], config: LogConfig, now_ms: int
+) -> None:
+    """Refuse records that claim a time too far from now: one from the future would keep its segment for ever."""
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for position, header in found:
+        if header.max_timestamp > latest:
+            raise _refused(header.max_timestamp, now_ms)
+        if config.message_timestamp_before_max_ms != LONG_MAX:
+            _check_earliest(batches, position, header, now_ms - config.message_timestamp_before_max_ms, now_ms)
+
+
+def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimestampedOffset | None:
+    """The first record whose timestamp is at or after the given one."""
+    for segment in state.segments.starting_from(state.log_start_offset):
+        if segment.max_timestamp().timestamp_ms >= timestamp_ms and (
+            found := _find_in(segment, timestamp_ms, state.log_start_offset)
+        ):
+            return found
+    return None
+
+
+def offset_of_max_timestamp(state: LogState) -> TimestampedOffset | None:
+    """The first record that carries the highest timestamp of the log."""
+    segments = state.segments.starting_from(state.log_start_offset)
+    highest = max(segment.max_timestamp().timestamp_ms for segment in segments)
+    return offset_for_timestamp(state, highest) if highest != NO_TIMESTAMP else None
+
+
+def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: Offset) -> TimestampedOffset | None:
+    start = max(segment.time_index.offset_for(timestamp_ms), log_start_offset)
+    for position, header in segment.headers_from(segment.offset_index.position_for(start)):
+        if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
+            continue
+        batch = segment.file.read(position, header.size_bytes)
+        for record in iterate_records(batch):
+            if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+                return TimestampedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
+    return None
+
+
+def _check_earliest(batches: memoryview, position: int, header: BatchHeader, earliest: int, now_ms: int) -> None:
+    """The header tells only the first and the highest timestamp, so topics with this limit pay for a look inside."""
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return
+    for record in iterate_records(batches, position):
+        if NO_TIMESTAMP < record.timestamp < earliest:
+            raise _refused(record.timestamp, now_ms)
+
+
+def _refused(timestamp_ms: int, now_ms: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"timestamp {timestamp_ms} is too far from the broker's time {now_ms} for this topic",
+    )

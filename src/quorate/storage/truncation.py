@@ -1,0 +1,68 @@
+"""Taking away the end of a log, or all of it. What is taken away is gone for good when these functions return.
+
+The order protects against a crash at any point: first the recovery point is lowered, durably, so that recovery checks
+everything above it; then later segments go; then the file that stays is cut and synced.
+"""
+
+from quorate.kernel.ids import Offset
+from quorate.storage.checkpoints import write_offset
+from quorate.storage.file_names import LOG_START_CHECKPOINT
+from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
+from quorate.storage.producer_state import ProducerStates
+from quorate.storage.segment import Segment
+from quorate.storage.segments import Segments
+from quorate.storage.state import LogState
+
+
+def truncate_to(state: LogState, offset: Offset) -> None:
+    """Make the log end at ``offset``, or before it where the offset is inside of a batch."""
+    if offset >= state.log_end_offset:
+        return
+    if offset <= state.log_start_offset:
+        truncate_fully_and_start_at(state, offset)
+        return
+    segment = state.segments.holding(offset)
+    position, end = _cut_at(segment, offset)
+    later = state.segments.based_above(segment.base_offset)
+    state.durability.lower(end)
+    remove_snapshots(state.disk, state.directory, above=end)
+    _remove(state, later)
+    if later:
+        state.segments.replace([segment, *later], [segment])
+    if segment.is_created:
+        segment.cut(position)
+        segment.forget_from(end)
+    state.log_end_offset = end
+    state.recent.forget(end)
+    if state.epochs.truncate_from_end(end):
+        state.durability.note_epochs(state.epochs.entries())
+    state.producers = rebuild_producers(state.disk, state.directory, state.segments, end)
+
+
+def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
+    """Empty the log; its next record gets ``offset``, which may be below or above all that it had."""
+    state.durability.lower(offset)
+    write_offset(state.disk, f"{state.directory}/{LOG_START_CHECKPOINT}", offset)
+    remove_snapshots(state.disk, state.directory, above=Offset(-1))
+    _remove(state, list(state.segments))
+    state.segments = Segments([Segment(state.disk, state.directory, offset, is_new=True)])
+    state.log_start_offset = state.log_end_offset = offset
+    state.recent.forget(offset)
+    state.epochs.truncate_from_end(Offset(0))
+    state.durability.note_epochs(state.epochs.entries())
+    state.durability.start_at(offset)
+    state.producers = ProducerStates()
+
+
+def _cut_at(segment: Segment, offset: Offset) -> tuple[int, Offset]:
+    """Where the segment ends without the batches at or above ``offset``, and the log with it."""
+    for position, header in segment.headers_from(segment.offset_index.position_for(offset)):
+        if header.last_offset >= offset:
+            return position, min(offset, header.base_offset)
+    return segment.size_bytes, offset
+
+
+def _remove(state: LogState, segments: list[Segment]) -> None:
+    for segment in reversed(segments):
+        segment.remove()
+    state.disk.sync_directory(state.directory)
