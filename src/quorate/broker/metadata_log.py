@@ -37,7 +37,7 @@ class MetadataLog:
             piece = self._log.read(
                 offset, max_bytes=_READ_BYTES, up_to_offset=self._log.log_end_offset, minimum_one_batch=True
             )
-            data = piece.file.read(piece.position, piece.length)
+            data = piece.read()
             for position, header in iterate_batches(data, strict=True):
                 records = [decode_record(record.value or b"") for record in iterate_records(data, position)]
                 offset = Offset(header.next_offset)

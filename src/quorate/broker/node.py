@@ -32,8 +32,6 @@ from quorate.metadata.image import Delta, MetadataImage, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """What a node needs of the world around it."""
@@ -60,7 +58,6 @@ class Node:
     async def start(self, advertised: Address) -> None:
         """Bring back what is on the disk, take part in the cluster, and be ready for requests."""
         self.disk.make_directory(self.config.data_dir)
-        clean_start = self._take_clean_shutdown_mark()
         self._metadata_log = MetadataLog(
             self.disk, self.config.data_dir, clock=self.clock, loop=self.loop, executor=self.executor
         )
@@ -72,7 +69,6 @@ class Node:
             view=self.view,
             durability=self.config.durability,
             group_commit=self.group_commit,
-            clean_start=clean_start,
         )
         self.partitions.metadata_changed(image, _everything(image))
         self.metadata.subscribe(self.partitions.metadata_changed)
@@ -86,9 +82,8 @@ class Node:
         await self._join_cluster(advertised)
 
     async def stop(self) -> None:
-        if self.partitions.close():
-            self._metadata_log.close()
-            self.disk.replace(self._path(_CLEAN_SHUTDOWN_FILE), b"")
+        self.partitions.close()
+        self._metadata_log.close()
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Make topics that a client asked for; returns why not for those that could not be made."""
@@ -116,17 +111,6 @@ class Node:
                 node_id=self.config.node_id, host=advertised.host, port=advertised.port, rack=self.config.rack
             )
         )
-
-    def _take_clean_shutdown_mark(self) -> bool:
-        """Whether the last stop was in good order. The mark goes away before anything is written."""
-        if _CLEAN_SHUTDOWN_FILE not in self.disk.list_directory(self.config.data_dir):
-            return False
-        self.disk.remove(self._path(_CLEAN_SHUTDOWN_FILE))
-        self.disk.sync_directory(self.config.data_dir)
-        return True
-
-    def _path(self, name: str) -> str:
-        return f"{self.config.data_dir}/{name}"
 
 
 def _everything(image: MetadataImage) -> Delta:

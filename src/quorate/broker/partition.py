@@ -17,7 +17,8 @@ from quorate.broker.group_commit import GroupCommit
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.metadata.image import TopicPartition
-from quorate.storage.log import AppendInfo, PartitionLog
+from quorate.storage.appending import AppendInfo
+from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,11 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.identity.topic}-{self.identity.partition}"
+
+    def become_leader(self, leader_epoch: LeaderEpoch) -> None:
+        if leader_epoch != self.leader_epoch:
+            self.leader_epoch = leader_epoch
+            self.log.assign_epoch_start(leader_epoch)
 
     def append(self, batches: memoryview, now_ms: int) -> AppendInfo:
         if self.failure is not None:

@@ -131,7 +131,7 @@ class PartitionReads:
         piece = log.read(
             offset, max_bytes=budget, up_to_offset=partition.high_watermark, minimum_one_batch=minimum_one_batch
         )
-        return FileRegion(piece.file, piece.position, piece.length) if piece.length else _NO_RECORDS
+        return _NO_RECORDS if piece.file is None else FileRegion(piece.file, piece.position, piece.length)
 
 
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:

@@ -13,6 +13,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, PartitionIndex, TopicId, TopicName
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.image import Delta, MetadataImage, TopicPartition
+from quorate.storage.checkpoints import read_topic_id, write_topic_id
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -29,14 +30,12 @@ class Partitions:
         view: BrokerView,
         durability: Durability,
         group_commit: GroupCommit,
-        clean_start: bool,
     ) -> None:
         self._disk = disk
         self._data_dir = data_dir
         self._view = view
         self._durability = durability
         self._group_commit = group_commit
-        self._clean_start = clean_start
         self._image = MetadataImage()
         self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
 
@@ -76,20 +75,14 @@ class Partitions:
         elif delta.reconfigured_topics:
             self._reconfigure(set(delta.reconfigured_topics))
 
-    def close(self) -> bool:
-        """Close every log; True when all of them were closed cleanly."""
-        clean = True
-        for partition in self._by_name.values():
-            if isinstance(partition, OfflinePartition) or partition.failure is not None:
-                clean = False
-                continue
+    def close(self) -> None:
+        """Close every log, so that the next start has nothing to check."""
+        for partition in self:
             try:
                 partition.log.close()
-            except (OSError, KafkaError) as error:
+            except KafkaError as error:
                 logger.error("log not closed cleanly partition=%s error=%s", partition, error)
-                clean = False
         self._by_name.clear()
-        return clean
 
     def _change(self, identity: TopicPartition) -> None:
         state = self._image.partition(identity.topic, identity.partition)
@@ -98,23 +91,29 @@ class Partitions:
             return
         existing = self._by_name.get((identity.topic, identity.partition))
         if isinstance(existing, Partition) and existing.failure is None:
-            existing.leader_epoch = state.leader_epoch
+            existing.become_leader(state.leader_epoch)
         else:
             self._by_name[identity.topic, identity.partition] = self._open(identity, state.leader_epoch)
 
     def _open(self, identity: TopicPartition, leader_epoch: LeaderEpoch) -> Partition | OfflinePartition:
+        directory = f"{self._data_dir}/{identity.topic}-{identity.partition}"
         try:
-            log = PartitionLog.open(
-                self._disk,
-                f"{self._data_dir}/{identity.topic}-{identity.partition}",
-                log_config(self._image, self._view, identity.topic),
-                topic_id=identity.topic_id,
-                clean_shutdown=self._clean_start,
-            )
+            self._set_aside_stray(directory, identity.topic_id)
+            log = PartitionLog.open(self._disk, directory, log_config(self._image, self._view, identity.topic))
+            if read_topic_id(self._disk, directory) is None:
+                write_topic_id(self._disk, directory, identity.topic_id)
+            log.assign_epoch_start(leader_epoch)
         except (OSError, KafkaError) as error:
             logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
             return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         return Partition(identity, log, leader_epoch, durability=self._durability, group_commit=self._group_commit)
+
+    def _set_aside_stray(self, directory: str, topic_id: TopicId) -> None:
+        """A folder left by an earlier topic of the same name is kept out of the way, and never mixed with this one."""
+        found = read_topic_id(self._disk, directory)
+        if found is not None and found != topic_id:
+            logger.warning("stray log set aside directory=%s topic_id=%s", directory, found)
+            self._disk.rename(directory, f"{directory}.{found.hex}-stray")
 
     def _delete(self, identity: TopicPartition) -> None:
         partition = self._by_name.pop((identity.topic, identity.partition), None)

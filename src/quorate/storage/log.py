@@ -125,6 +125,10 @@ class PartitionLog:
         if self._state.epochs.assign(epoch, self._state.log_end_offset):
             self._state.durability.note_epochs(self._state.epochs.entries())
 
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch in which the record at the offset was written; -1 where none is known."""
+        return self._state.epochs.epoch_at(offset)
+
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochStart:
         """As OffsetForLeaderEpoch answers: the largest epoch not above the asked one, and where it ends; or -1, -1."""
         return self._state.epochs.end_offset_for(epoch, self._state.log_end_offset)

@@ -8,7 +8,7 @@ or has too many requests under way: that is the back-pressure.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -65,13 +65,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         return not self._pending and not self._outbox.is_blocked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class.
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         is_plain = transport.get_extra_info("sslcontext") is None
         connected = transport.get_extra_info("socket")
-        self._outbox = Outbox(transport, connected.fileno() if connected is not None and is_plain else None)
+        self._outbox = Outbox(self._transport, connected.fileno() if connected is not None and is_plain else None)
         self._handle = self._observer.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

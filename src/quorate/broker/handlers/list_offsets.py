@@ -7,7 +7,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -67,7 +67,7 @@ def _find(partition: Partition, timestamp: int) -> Found:
         case -1:
             return partition.high_watermark, -1, partition.leader_epoch
         case -2 | -4:
-            return log.log_start_offset, -1, _epoch_at(partition, log.log_start_offset)
+            return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
         case -5:
             return _NOTHING
         case -3:
@@ -77,11 +77,6 @@ def _find(partition: Partition, timestamp: int) -> Found:
     if found is None or found[0] >= partition.high_watermark:
         return _NOTHING
     return found
-
-
-def _epoch_at(partition: Partition, offset: Offset) -> LeaderEpoch:
-    epoch = partition.log.epoch_at(offset)
-    return partition.leader_epoch if epoch is None else epoch
 
 
 API = Api(request=ListOffsetsRequest, min_version=1, max_version=10, handle=handle)

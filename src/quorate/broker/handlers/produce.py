@@ -25,7 +25,7 @@ from quorate.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from quorate.records.validation import check_keys, validate_produced
-from quorate.storage.log import AppendInfo
+from quorate.storage.appending import AppendInfo
 
 _TOPIC_IDS_FROM = 13
 
