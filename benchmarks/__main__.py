@@ -18,11 +18,12 @@ from benchmarks.samples import Sample
 from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
 from tests.peers.jars import PeersUnavailableError, kafka_classpath
 
-FULL = Settings(repeats=3, produce_seconds=1.5, fetch_seconds=0.7, start_repeats=5)
+FULL = Settings(repeats=3, produce_seconds=1.5, fetch_seconds=0.7, warm_up_timeout_s=75, start_repeats=5)
 QUICK = Settings(
     repeats=2,
     produce_seconds=0.7,
     fetch_seconds=0.4,
+    warm_up_timeout_s=40,
     start_repeats=2,
     transfers=cases.QUICK_TRANSFERS,
 )
@@ -50,7 +51,9 @@ def main() -> int:
 
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Quorate beside Apache Kafka, as ratios.")
-    parser.add_argument("--quick", action="store_true", help="fewer cases and repeats, about two minutes; not kept")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few cases with durability os, about two minutes; not kept"
+    )
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="NAME", help="measures whose names begin so, as produce-64k; not kept"
     )
@@ -63,6 +66,7 @@ def _parse_arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.profile:
         options.systems = "quorate"
+    if options.profile or options.quick:
         options.durability = options.durability or Durability.OS
     return options
 

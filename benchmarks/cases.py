@@ -21,6 +21,7 @@ class Unit(StrEnum):
     MICROSECONDS = "µs"
     SECONDS = "s"
     MEBIBYTES = "MiB"
+    SHARE = "share"
 
     @property
     def more_is_better(self) -> bool:
@@ -59,6 +60,8 @@ LATENCY_P50, LATENCY_P99 = "latency-p50", "latency-p99"
 STOCK_PRODUCE, STOCK_CONSUME = "stock-produce", "stock-consume"
 MEMORY, MEMORY_NOW = "memory-peak", "memory-pss"
 START = "start-to-first-ack"
+# What share of its CPU time a system still spent on compiling itself when it counted as warm.
+COMPILING = "compiling-when-warm"
 QUICK_TRANSFERS = tuple(
     transfer for transfer in TRANSFERS if transfer.batch_name in ("64k", "1m") and transfer.connections == 1
 )

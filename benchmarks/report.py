@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.cases import Unit
 from benchmarks.runner import Settings
 from benchmarks.samples import Sample
 from benchmarks.summary import GoalResult, Row, judge, summarise
@@ -99,7 +100,7 @@ def _cells(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _row_cells(row: Row) -> list[str]:
-    better = "" if row.unit.more_is_better else " (less is better)"
+    better = "" if row.unit.more_is_better or row.unit is Unit.SHARE else " (less is better)"
     ratio, spread = "", ""
     if row.ratio is not None:
         ratio = f"{row.ratio.median:.2f}"

@@ -23,6 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     produce_seconds: float
     fetch_seconds: float
+    warm_up_timeout_s: float
     start_repeats: int
     transfers: tuple[Transfer, ...] = cases.TRANSFERS
 
@@ -55,8 +56,9 @@ class Runner:
             for system in systems:
                 measurements.start(system)
             for system in systems:
-                self._say(f"{durability}: warming up {system.name}")
-                measurements.warm_up(system)
+                sample = measurements.warm_up(system, durability, timeout_s=self._settings.warm_up_timeout_s)
+                self._tell(sample)
+                yield sample
             for case in self._wanted_cases():
                 for repeat in range(self._settings.repeats):
                     for system in _in_turn(systems, repeat):
@@ -93,7 +95,7 @@ class Runner:
 
     def _tell(self, sample: Sample) -> None:
         self._say(
-            f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.1f} {sample.unit}"
+            f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.2f} {sample.unit}"
             f" (CPU s: server {sample.server_cpu_seconds:.2f}, generator {sample.generator_cpu_seconds:.2f},"
             f" other {sample.other_cpu_seconds:.2f})"
         )

@@ -84,6 +84,8 @@ def _median_value(samples: Sequence[Sample]) -> float | None:
 
 def _ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Ratio | None:
     """Of runs that followed each other: what slows the machine for a while slows both."""
+    if any(sample.unit is Unit.SHARE for sample in theirs):
+        return None  # A quality of the run, not of the systems.
     ratios = [our.value / their.value for our, their in zip(ours, theirs, strict=False)]
     if not ratios:
         return None

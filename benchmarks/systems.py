@@ -42,8 +42,6 @@ class System(Protocol):
     name: str
     # What makes a topic's writes as durable as this run asks for, where that is not a setting of the node.
     topic_configs: Sequence[tuple[str, str]]
-    # How much a fresh process must have done before its speed is its own.
-    warm_up_cpu_seconds: float
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -66,7 +64,6 @@ class System(Protocol):
 class QuorateSystem:
     name = "Quorate"
     topic_configs: Sequence[tuple[str, str]] = ()
-    warm_up_cpu_seconds = 2.0
 
     def __init__(self, folder: Path, durability: Durability, profile: Path | None = None) -> None:
         self._folder = folder
@@ -116,8 +113,6 @@ class QuorateSystem:
 
 class ApacheKafkaSystem:
     name = "Apache Kafka"
-    # A JVM starts by interpreting, and compiles what it sees often: measured, it gains speed for some 20 s of CPU time.
-    warm_up_cpu_seconds = 20.0
 
     def __init__(self, durability: Durability, heap_mb: int = KAFKA_HEAP_MB) -> None:
         overrides = {
