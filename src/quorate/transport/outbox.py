@@ -67,7 +67,12 @@ class Outbox:
             if isinstance(head, FileRegion):
                 if len(head) >= SENDFILE_MINIMUM_BYTES:
                     break
-                buffers.append(head.read(len(head)))
+                content = head.read(len(head))
+                if len(content) < len(head):
+                    # The file is shorter than promised: the frame cannot be completed.
+                    self._give_up()
+                    return []
+                buffers.append(content)
             else:
                 buffers.append(head)
             parts.popleft()
@@ -80,8 +85,7 @@ class Outbox:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                self._transport.abort()
-                self._parts.clear()
+                self._give_up()
                 return
             buffers = _after(buffers, sent)
         if buffers:
@@ -95,8 +99,7 @@ class Outbox:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                self._transport.abort()
-                self._parts.clear()
+                self._give_up()
                 return
             region.advance(sent)
             if sent:
@@ -105,13 +108,15 @@ class Outbox:
         # The socket is full: queue one chunk and let the transport say when to go on.
         chunk = region.read(COPY_CHUNK_BYTES)
         if not chunk:
-            # The file is shorter than promised; the frame cannot be completed.
-            self._transport.abort()
-            self._parts.clear()
+            self._give_up()
             return
         region.advance(len(chunk))
         self._drop_if_empty(region)
         self._transport.write(chunk)
+
+    def _give_up(self) -> None:
+        self._transport.abort()
+        self._parts.clear()
 
     def _may_bypass(self) -> bool:
         return (

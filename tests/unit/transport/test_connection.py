@@ -1,0 +1,196 @@
+"""One connection: replies in the order of the requests, back-pressure, and an end in good order."""
+
+import asyncio
+from collections.abc import Callable
+from struct import pack
+from typing import Any, cast
+
+import pytest
+
+from quorate.transport.connection import CloseConnection, ConnectionLimits, FrameHandler, ServerConnection
+from quorate.transport.outbox import Reply
+
+
+class FakeTransport:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.reading = True
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 5) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(bytes(data))
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        self.writes.append(b"".join(buffers))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class Peer:
+    """A client's end: sends frames, and decides when each is answered."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits | None = None) -> None:
+        self._loop = loop
+        self.transport = FakeTransport()
+        self.pending: dict[bytes, asyncio.Future[Reply | None]] = {}
+        self.served: list[bytes] = []
+        self.connection = ServerConnection(self, limits or ConnectionLimits(max_frame_bytes=100), lambda: 0.0)
+        self.connection.connection_made(cast(Any, self.transport))
+
+    def connection_opened(self, connection: ServerConnection) -> FrameHandler:
+        return self._serve
+
+    def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
+        pass
+
+    def send(self, *payloads: bytes) -> None:
+        data = b"".join(pack(">i", len(payload)) + payload for payload in payloads)
+        room = self.connection.get_buffer(-1)
+        room[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+    def _serve(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
+        payload = bytes(frame)
+        self.served.append(payload)
+        if payload.startswith(b"later"):
+            self.pending[payload] = self._loop.create_future()
+            return self.pending[payload]
+        if payload.startswith(b"none"):
+            return None
+        if payload.startswith(b"bad"):
+            raise CloseConnection("bad request")
+        return [payload]
+
+
+def run(scenario: Callable[[asyncio.AbstractEventLoop], Any]) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(scenario(loop))
+    finally:
+        loop.close()
+
+
+async def turn() -> None:
+    """Let callbacks that are due run."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_all_that_one_read_answers_leaves_in_one_write() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"a", b"none", b"b", b"c")
+        assert peer.transport.writes == [b"abc"]
+
+    run(scenario)
+
+
+def test_responses_out_of_request_order_on_one_connection() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1", b"a", b"later-2", b"b")
+        assert peer.transport.writes == []
+        peer.pending[b"later-2"].set_result([b"second"])
+        await turn()
+        assert peer.transport.writes == []
+        peer.pending[b"later-1"].set_result([b"first"])
+        await turn()
+        assert b"".join(peer.transport.writes) == b"firstasecondb"
+
+    run(scenario)
+
+
+def test_too_many_requests_in_flight_stop_the_reading_until_some_are_answered() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop, ConnectionLimits(max_frame_bytes=100, max_requests_in_flight=2))
+        peer.send(b"later-1", b"later-2", b"later-3", b"later-4")
+        assert peer.served == [b"later-1", b"later-2"]
+        assert not peer.transport.reading
+        for number in range(1, 5):
+            peer.pending[b"later-%d" % number].set_result([b"%d" % number])
+            await turn()
+        assert b"".join(peer.transport.writes) == b"1234"
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_take_its_replies_is_not_read_from() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.connection.pause_writing()
+        assert not peer.transport.reading
+        peer.connection.resume_writing()
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("bad", [b"bad", b"x" * 101], ids=["unreadable", "oversized"])
+def test_what_came_before_a_bad_request_is_still_answered(bad: bytes) -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1", bad, b"never served")
+        assert not peer.transport.closed
+        peer.pending[b"later-1"].set_result([b"first"])
+        await turn()
+        assert peer.transport.writes == [b"first"]
+        assert peer.transport.closed
+        assert b"never served" not in peer.served
+
+    run(scenario)
+
+
+def test_a_failed_request_ends_its_connection() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1")
+        peer.pending[b"later-1"].set_exception(RuntimeError("broken"))
+        await turn()
+        assert peer.transport.closed
+
+    run(scenario)
+
+
+def test_a_lost_connection_cancels_what_it_waited_for() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1")
+        peer.connection.connection_lost(None)
+        assert peer.pending[b"later-1"].cancelled()
+
+    run(scenario)
+
+
+def test_stopping_answers_what_is_under_way_and_takes_nothing_new() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1")
+        peer.connection.end("the node stops")
+        assert not peer.transport.reading
+        assert not peer.transport.closed
+        peer.pending[b"later-1"].set_result([b"first"])
+        await turn()
+        assert peer.transport.writes == [b"first"]
+        assert peer.transport.closed
+
+    run(scenario)

@@ -1,0 +1,193 @@
+"""What leaves a connection, in which order, and what happens when the peer does not take it."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from quorate.kernel.disk import Buffer
+from quorate.kernel.file_region import FileRegion
+from quorate.transport.outbox import SENDFILE_MINIMUM_BYTES, Outbox, ReplyPart
+
+
+class FakeTransport:
+    """Keeps what it is given, and tells the outbox to pause above its high-water mark."""
+
+    def __init__(self, pause: Callable[[], None] = lambda: None) -> None:
+        self.queued = bytearray()
+        self.taken = bytearray()
+        self.aborted = False
+        self.pause = pause
+        self.high_water = 100_000
+
+    def write(self, data: Buffer) -> None:
+        self.queued += data
+        if len(self.queued) > self.high_water:
+            self.pause()
+
+    def writelines(self, buffers: Sequence[Buffer]) -> None:
+        self.write(b"".join(buffers))
+
+    def take_all(self) -> None:
+        """The peer catches up with all that is queued."""
+        self.taken += self.queued
+        self.queued.clear()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.queued)
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class MemoryFile:
+    """A disk file with nothing real behind it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read(self, position: int, length: int) -> bytes:
+        return self._content[position : position + length]
+
+    def fileno(self) -> int | None:
+        return None
+
+
+class RealFile(MemoryFile):
+    def __init__(self, content: bytes, descriptor: int) -> None:
+        super().__init__(content)
+        self._descriptor = descriptor
+
+    def fileno(self) -> int | None:
+        return self._descriptor
+
+
+@pytest.fixture
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture
+def real_file(tmp_path: Any) -> Iterator[RealFile]:
+    content = os.urandom(3_000_000)
+    (tmp_path / "file").write_bytes(content)
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    yield RealFile(content, descriptor)
+    os.close(descriptor)
+
+
+def region(file: MemoryFile, position: int, length: int) -> FileRegion:
+    return FileRegion(cast(Any, file), position, length)
+
+
+def outbox_of(transport: FakeTransport, descriptor: int | None) -> Outbox:
+    outbox = Outbox(cast(Any, transport), descriptor)
+    transport.pause = outbox.pause
+    return outbox
+
+
+def drain(outbox: Outbox, transport: FakeTransport, theirs: socket.socket, expected_bytes: int) -> bytes:
+    """Read as a peer does until all has come; bytes on the socket come before what the transport still holds."""
+    received = bytearray()
+    theirs.setblocking(False)
+    while len(received) < expected_bytes:
+        before = len(received)
+        try:
+            received += theirs.recv(1 << 20)
+        except BlockingIOError:
+            received += transport.queued
+            transport.queued.clear()
+            outbox.resume()
+        assert len(received) > before or outbox.is_blocked, "nothing more comes"
+    return bytes(received)
+
+
+def test_buffers_and_files_leave_in_order(sockets: tuple[socket.socket, socket.socket], real_file: RealFile) -> None:
+    ours, theirs = sockets
+    transport = FakeTransport()
+    outbox = outbox_of(transport, ours.fileno())
+    content = real_file.read(0, 3_000_000)
+    parts: list[ReplyPart] = [
+        b"head",
+        region(real_file, 10, 2_000_000),
+        b"",
+        memoryview(b"middle"),
+        region(real_file, 5, 100),
+        b"tail",
+        region(real_file, 1_000, SENDFILE_MINIMUM_BYTES),
+    ]
+    expected = b"".join(
+        [
+            b"head",
+            content[10:2_000_010],
+            b"middle",
+            content[5:105],
+            b"tail",
+            content[1_000 : 1_000 + SENDFILE_MINIMUM_BYTES],
+        ]
+    )
+
+    outbox.send(parts)
+
+    assert drain(outbox, transport, theirs, len(expected)) == expected
+    assert not outbox.is_blocked
+
+
+def test_a_reader_that_does_not_read_holds_back_the_file_and_not_the_memory(
+    sockets: tuple[socket.socket, socket.socket], real_file: RealFile
+) -> None:
+    ours, _ = sockets
+    transport = FakeTransport()
+    outbox = outbox_of(transport, ours.fileno())
+
+    outbox.send([region(real_file, 0, 3_000_000) for _ in range(20)])
+
+    assert outbox.is_blocked
+    assert len(transport.queued) <= 2 * transport.high_water + 256 * 1024
+
+
+def test_without_a_plain_socket_everything_goes_through_the_transport() -> None:
+    transport = FakeTransport()
+    outbox = outbox_of(transport, None)
+    file = MemoryFile(bytes(range(256)) * 1000)
+
+    outbox.send([b"head", region(file, 0, 200_000), b"tail"])
+    while outbox.is_blocked:
+        transport.take_all()
+        outbox.resume()
+    transport.take_all()
+
+    assert bytes(transport.taken) == b"head" + file.read(0, 200_000) + b"tail"
+
+
+def test_a_file_shorter_than_promised_ends_the_connection_rather_than_the_frame() -> None:
+    transport = FakeTransport()
+    outbox = outbox_of(transport, None)
+    outbox.send([region(MemoryFile(b"short"), 0, SENDFILE_MINIMUM_BYTES)])
+    assert transport.aborted
+
+
+def test_more_buffers_than_one_gathered_write_takes(sockets: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = sockets
+    transport = FakeTransport()
+    outbox = outbox_of(transport, ours.fileno())
+    outbox.send([b"%04d" % number for number in range(5_000)])
+    assert drain(outbox, transport, theirs, 20_000) == b"".join(b"%04d" % number for number in range(5_000))
+
+
+def test_a_broken_connection_is_aborted_and_forgotten(sockets: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = sockets
+    theirs.close()
+    transport = FakeTransport()
+    outbox = outbox_of(transport, ours.fileno())
+    outbox.send([b"into the void"])
+    assert transport.aborted
+    assert not outbox.is_blocked
