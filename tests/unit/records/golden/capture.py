@@ -143,10 +143,10 @@ def main(bootstrap: str, log_directory: Path, jars: Path) -> None:
     keep(log_directory, "log-append-time")
     create_topic(admin, "transactions")
     send_in_transactions(bootstrap, "transactions")
-    keep(log_directory, "transactions")
     create_topic(admin, "compacted", COMPACTED)
     send_until_compacted(bootstrap, "compacted", first_segment_of(log_directory, "compacted"))
     keep(log_directory, "compacted")
+    keep(log_directory, "transactions")  # Last, since markers are written after the client has its answer.
 
 
 def create_topic(admin: AdminClient, name: str, config: dict[str, str] | None = None) -> None:
