@@ -14,6 +14,7 @@ import msgspec
 
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.partition_settings import PartitionSettings
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.metadata.image import TopicPartition
@@ -36,6 +37,7 @@ class Partition:
         self,
         identity: TopicPartition,
         log: PartitionLog,
+        settings: PartitionSettings,
         leader_epoch: LeaderEpoch,
         *,
         durability: Durability,
@@ -43,6 +45,7 @@ class Partition:
     ) -> None:
         self.identity = identity
         self.log = log
+        self.settings = settings
         self.leader_epoch = leader_epoch
         self._durability = durability
         self._group_commit = group_commit
@@ -64,6 +67,10 @@ class Partition:
         if leader_epoch != self.leader_epoch:
             self.leader_epoch = leader_epoch
             self.log.assign_epoch_start(leader_epoch)
+
+    def reconfigure(self, settings: PartitionSettings) -> None:
+        self.settings = settings
+        self.log.update_config(settings.log)
 
     def append(self, batches: memoryview, now_ms: int) -> AppendInfo:
         if self.failure is not None:

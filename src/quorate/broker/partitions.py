@@ -6,8 +6,8 @@ from uuid import UUID
 
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
-from quorate.broker.log_configs import log_config
 from quorate.broker.partition import OfflinePartition, Partition
+from quorate.broker.partition_settings import partition_settings
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, PartitionIndex, TopicId, TopicName
@@ -99,14 +99,17 @@ class Partitions:
         directory = f"{self._data_dir}/{identity.topic}-{identity.partition}"
         try:
             self._set_aside_stray(directory, identity.topic_id)
-            log = PartitionLog.open(self._disk, directory, log_config(self._image, self._view, identity.topic))
+            settings = partition_settings(self._image, self._view, identity.topic)
+            log = PartitionLog.open(self._disk, directory, settings.log)
             if read_topic_id(self._disk, directory) is None:
                 write_topic_id(self._disk, directory, identity.topic_id)
             log.assign_epoch_start(leader_epoch)
         except (OSError, KafkaError) as error:
             logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
             return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-        return Partition(identity, log, leader_epoch, durability=self._durability, group_commit=self._group_commit)
+        return Partition(
+            identity, log, settings, leader_epoch, durability=self._durability, group_commit=self._group_commit
+        )
 
     def _set_aside_stray(self, directory: str, topic_id: TopicId) -> None:
         """A folder left by an earlier topic of the same name is kept out of the way, and never mixed with this one."""
@@ -121,7 +124,7 @@ class Partitions:
             partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), then=partition.log.delete)
 
     def _reconfigure(self, topics: set[TopicName]) -> None:
-        configs = {topic: log_config(self._image, self._view, topic) for topic in topics}
+        settings = {topic: partition_settings(self._image, self._view, topic) for topic in topics}
         for (topic, _), partition in self._by_name.items():
-            if topic in configs and isinstance(partition, Partition):
-                partition.log.update_config(configs[topic])
+            if topic in settings and isinstance(partition, Partition):
+                partition.reconfigure(settings[topic])

@@ -13,6 +13,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.broker.pending_produce import PendingProduce
+from quorate.broker.recompression import recompress
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.metadata.topic_names import INTERNAL_TOPICS
@@ -84,7 +85,8 @@ def _checked(context: RequestContext, partition: Partition, data: PartitionProdu
     validate_produced(data.records, produce_version=context.api_version)
     if partition.log.config.compacts:
         check_keys(data.records)
-    return data.records
+    codec = partition.settings.codec
+    return data.records if codec is None else recompress(data.records, codec)
 
 
 def _wait_for_commit(

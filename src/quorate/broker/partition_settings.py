@@ -1,23 +1,33 @@
-"""From the configs in force for a topic to the settings of its logs."""
+"""From the configs in force for a topic to the settings of its partitions and their logs."""
 
 from typing import cast
 
+import msgspec
+
+from quorate.broker.recompression import CODECS
 from quorate.kernel.ids import TopicName
 from quorate.metadata.effective_configs import BrokerView, broker_value, topic_values
 from quorate.metadata.image import MetadataImage
-from quorate.records.attributes import TimestampType
+from quorate.records.attributes import Compression, TimestampType
 from quorate.storage.config import CleanupPolicy, LogConfig
 
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
-def log_config(image: MetadataImage, view: BrokerView, topic: TopicName) -> LogConfig:
+class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    log: LogConfig
+    #: What batches are stored with; None leaves them as their producer sent them.
+    codec: Compression | None
+    min_insync_replicas: int
+
+
+def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName) -> PartitionSettings:
     values = topic_values(image, view, topic)
 
     def number(name: str) -> int:
         return cast(int, values[name])
 
-    return LogConfig(
+    log = LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
         segment_index_bytes=number("segment.index.bytes"),
@@ -34,4 +44,9 @@ def log_config(image: MetadataImage, view: BrokerView, topic: TopicName) -> LogC
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         producer_id_expiration_ms=cast(int, broker_value(image, view, "producer.id.expiration.ms")),
+    )
+    return PartitionSettings(
+        log=log,
+        codec=CODECS[cast(str, values["compression.type"])],
+        min_insync_replicas=number("min.insync.replicas"),
     )
