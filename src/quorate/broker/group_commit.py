@@ -29,6 +29,7 @@ class GroupCommit:
         self._requested: set[Syncable] = set()
         self._running: set[Syncable] = set()
         self._start_scheduled = False
+        self._idle: asyncio.Future[None] | None = None
 
     def request(self, log: Syncable) -> None:
         """Have everything that was appended to the log so far made durable."""
@@ -40,6 +41,12 @@ class GroupCommit:
 
     def is_running(self, log: Syncable) -> bool:
         return log in self._running
+
+    async def wait_until_idle(self) -> None:
+        """Return when no sync is under way or wanted."""
+        while self._requested or self._running:
+            self._idle = self._loop.create_future()
+            await self._idle
 
     def _schedule_start(self) -> None:
         # At the end of the loop turn, so that one sync covers all that the turn appended.
@@ -66,3 +73,6 @@ class GroupCommit:
             log.sync_failed(error)
         else:
             log.synced()
+        if self._idle is not None and not self._requested and not self._running:
+            self._idle.set_result(None)
+            self._idle = None

@@ -17,6 +17,7 @@ import msgspec
 from quorate.broker.config import Address, NodeConfig
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.metadata_log import MetadataLog
 from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partitions import Partitions
@@ -58,6 +59,7 @@ class Node:
     async def start(self, advertised: Address) -> None:
         """Bring back what is on the disk, take part in the cluster, and be ready for requests."""
         self.disk.make_directory(self.config.data_dir)
+        self._remove_deleted_logs()
         self._metadata_log = MetadataLog(
             self.disk, self.config.data_dir, clock=self.clock, loop=self.loop, executor=self.executor
         )
@@ -80,8 +82,25 @@ class Node:
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
         await self._join_cluster(advertised)
+        self._housekeeping = Housekeeping(
+            HousekeepingConfig(
+                retention_interval_ms=self.int_config("log.retention.check.interval.ms"),
+                cleaning_interval_ms=self.int_config("log.cleaner.backoff.ms"),
+                durability=self.config.durability,
+            ),
+            self.partitions,
+            loop=self.loop,
+            executor=self.executor,
+            disk=self.disk,
+            clock=self.clock,
+            group_commit=self.group_commit,
+        )
+        self._housekeeping.start()
 
     async def stop(self) -> None:
+        """Leave everything on the disk complete, so that the next start has nothing to check."""
+        await self._housekeeping.stop()
+        await self.group_commit.wait_until_idle()
         self.partitions.close()
         self._metadata_log.close()
 
@@ -96,6 +115,12 @@ class Node:
 
     def broker_config(self, name: str) -> ConfigValue:
         return broker_value(self.metadata.image, self.view, name)
+
+    def _remove_deleted_logs(self) -> None:
+        """Finish deletions that the last stop cut short."""
+        for name in self.disk.list_directory(self.config.data_dir):
+            if name.endswith("-delete"):
+                self.disk.remove_tree(f"{self.config.data_dir}/{name}")
 
     def new_uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
