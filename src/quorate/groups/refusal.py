@@ -71,6 +71,13 @@ def refusal_while_loading(command: Command) -> Result:
             return refusal(command, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
+def refusal_after_append(command: Command, append_error: ErrorCode) -> Result:
+    too_large = append_error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+    if too_large and isinstance(command, CommitOffsets):
+        return refusal(command, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    return refusal(command, coordinator_error(append_error))
+
+
 def coordinator_error(append_error: ErrorCode) -> ErrorCode:
     """What a failed append means to a group client: wait, or look for the coordinator again."""
     match append_error:
@@ -83,7 +90,7 @@ def coordinator_error(append_error: ErrorCode) -> ErrorCode:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
             return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         case _:
             return append_error

@@ -52,7 +52,7 @@ from quorate.groups.effects import (
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
 from quorate.groups.records import CoordinatorRecord, GroupRecord
-from quorate.groups.refusal import coordinator_error, refusal, refusal_while_loading
+from quorate.groups.refusal import coordinator_error, refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
 
 
@@ -87,7 +87,7 @@ class GroupCoordinatorShard:
                 return self._append_committed(append, now_ms)
             case AppendFailed(append=append, error=error):
                 self._book.in_flight.remove(append)
-                return self._after_failure(append.then, coordinator_error(error), now_ms)
+                return self._after_failure(append.then, error, now_ms)
             case LogLoaded():
                 return self._log_loaded(now_ms)
             case LeadershipLost():
@@ -180,10 +180,10 @@ class GroupCoordinatorShard:
     def _after_failure(self, then: AfterAppend, error: ErrorCode, now_ms: int) -> list[Effect]:
         match then:
             case ReplyWhenDurable(token=token, command=command):
-                return [Reply(token=token, result=refusal(command, error))]
+                return [Reply(token=token, result=refusal_after_append(command, error))]
             case FinishRebalance() as finish:
                 group = self._awaiting_assignment(finish)
-                return [] if group is None else group.fail_rebalance(error, now_ms)
+                return [] if group is None else group.fail_rebalance(coordinator_error(error), now_ms)
             case None:
                 return []
             case _:
