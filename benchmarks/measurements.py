@@ -45,7 +45,7 @@ def start(system: System) -> float:
             time.sleep(RETRY_INTERVAL_S)
 
 
-def warm_up(system: System, durability: Durability, *, timeout_s: float) -> Sample:
+def warm_up(system: System, durability: Durability, *, with_stock_client: bool, timeout_s: float) -> Sample:
     """Use the system in every shape that will be timed, until it hardly compiles any more.
 
     A JVM gains speed for a long time: timed too early, it would look slow. What never compiles is done after one round.
@@ -55,8 +55,8 @@ def warm_up(system: System, durability: Durability, *, timeout_s: float) -> Samp
         busy_before_s = process_usage.cpu_seconds(system.pid)
         compiling_before_s = process_usage.compiler_cpu_seconds(system.pid)
         _warm_up_round(system)
-        for _ in stock(system, durability, seconds=WARM_UP_STEP_SECONDS):
-            pass
+        if with_stock_client:
+            list(stock(system, durability, seconds=WARM_UP_STEP_SECONDS))
         compiling_s = process_usage.compiler_cpu_seconds(system.pid) - compiling_before_s
         share = compiling_s / max(process_usage.cpu_seconds(system.pid) - busy_before_s, 0.01)
         if share < WARM_COMPILING_SHARE or time.perf_counter() > deadline:

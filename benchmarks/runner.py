@@ -56,7 +56,12 @@ class Runner:
             for system in systems:
                 measurements.start(system)
             for system in systems:
-                sample = measurements.warm_up(system, durability, timeout_s=self._settings.warm_up_timeout_s)
+                sample = measurements.warm_up(
+                    system,
+                    durability,
+                    with_stock_client=self._wants_stock_client(),
+                    timeout_s=self._settings.warm_up_timeout_s,
+                )
                 self._tell(sample)
                 yield sample
             for case in self._wanted_cases():
@@ -76,8 +81,11 @@ class Runner:
                 yield self._transfer(case)
         if wants(cases.LATENCY_P50) or wants(cases.LATENCY_P99):
             yield partial(measurements.latency, seconds=self._settings.produce_seconds)
-        if wants(cases.STOCK_PRODUCE) or wants(cases.STOCK_CONSUME):
+        if self._wants_stock_client():
             yield partial(measurements.stock, seconds=self._settings.produce_seconds)
+
+    def _wants_stock_client(self) -> bool:
+        return any(map(self._selection.wants, (cases.STOCK_PRODUCE, cases.STOCK_CONSUME)))
 
     def _transfer(self, case: Transfer) -> Case:
         return partial(
