@@ -9,8 +9,9 @@ from typing import Any
 
 KAFKA_VERSION = "4.4.0"
 ARTIFACT = f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
-FOLDER = Path(".peers/codegen")
-FETCH_TIMEOUT_S = 300
+FOLDER = Path(__file__).parent.parent / ".peers/codegen"
+COPY_ARTIFACT = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+FETCH_TIMEOUT_S = 200
 
 # The definitions are JSON with comments, which always fill whole lines.
 _COMMENT_LINE = re.compile(r"^\s*//.*$", re.MULTILINE)
@@ -23,14 +24,14 @@ class JarUnavailableError(Exception):
 def fetch_jar(folder: Path = FOLDER) -> Path:
     """The path of the jar, fetched with Maven unless an earlier run has."""
     jar = folder / f"kafka-clients-{KAFKA_VERSION}.jar"
-    if jar.exists():
+    if zipfile.is_zipfile(jar):
         return jar
-    goal = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder.absolute()}"]
+    command = ["mvn", "-q", "-B", COPY_ARTIFACT, f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"]
     try:
-        finished = subprocess.run(goal, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JarUnavailableError(f"cannot run Maven to fetch {ARTIFACT}: {error}") from error
-    if not jar.exists():
+    if not zipfile.is_zipfile(jar):
         output = (finished.stdout + finished.stderr).strip()
         raise JarUnavailableError(f"Maven could not fetch {ARTIFACT}: {output[-500:]}")
     return jar

@@ -15,7 +15,7 @@ from quorate.kernel.disk import Buffer
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.primitives import skip_tagged_fields
+from quorate.protocol.primitives import MAX_STRING_BYTES, refuse_string, skip_tagged_fields
 from quorate.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -85,6 +85,8 @@ def encode_request(correlation_id: int, client_id: str | None, request: Request,
     """A whole request frame, size included."""
     buffers = encode(request, version)
     raw_id = b"" if client_id is None else client_id.encode()
+    if len(raw_id) > MAX_STRING_BYTES:
+        refuse_string("the client id")
     tags = b"\0" if version >= request.FLEXIBLE_FROM else b""
     size = 10 + len(raw_id) + len(tags) + sum(map(len, buffers))
     id_length = -1 if client_id is None else len(raw_id)

@@ -19,8 +19,9 @@ INTEGER_RANGES: Final = {
     WireType.INT32: (-(2**31), 2**31 - 1),
     WireType.INT64: (-(2**63), 2**63 - 1),
 }
-# Lengths on both sides of where a compact length needs a second byte.
+# On both sides of where a compact length needs a second byte.
 _LENGTHS: Final = (0, 1, 5, 126, 127, 300)
+_SMALL_LENGTHS: Final = (0, 1, 3)
 
 
 def message_types() -> Iterator[type[VersionedMessage]]:
@@ -38,11 +39,22 @@ def types_and_versions() -> Iterator[tuple[type[VersionedMessage], int]]:
 
 
 class Sampler:
-    """Makes messages. ``replace_leaf`` may put another value where one of its choice stands (by field path)."""
+    """Makes messages. ``replace_leaf`` may put another value where one of its choice stands (by field path).
 
-    def __init__(self, seed: int | str, replace_leaf: Callable[[str, Any], Any] = lambda path, value: value) -> None:
+    A small one makes messages of some ten bytes, with no array longer than one element.
+    """
+
+    def __init__(
+        self,
+        seed: int | str,
+        replace_leaf: Callable[[str, Any], Any] = lambda path, value: value,
+        *,
+        small: bool = False,
+    ) -> None:
         self.random = Random(seed)
         self._replace_leaf = replace_leaf
+        self._lengths = _SMALL_LENGTHS if small else _LENGTHS
+        self._small = small
 
     def message(self, message_type: type[M], version: int, path: str | None = None) -> M:
         path = path or message_type.__name__
@@ -58,9 +70,14 @@ class Sampler:
             return None
         if not field.is_array:
             return self._value(field, version, path)
-        # Now and then so many that the count needs a second byte in a compact array.
-        count = 130 if isinstance(field.type, WireType) and self.random.random() < 0.05 else self.random.randrange(3)
+        count = self._count(is_leaf=isinstance(field.type, WireType))
         return tuple(self._value(field, version, path) for _ in range(count))
+
+    def _count(self, *, is_leaf: bool) -> int:
+        if self._small:
+            return self.random.randrange(2)
+        # Now and then so many that the count needs a second byte in a compact array.
+        return 130 if is_leaf and self.random.random() < 0.05 else self.random.randrange(3)
 
     def _value(self, field: Field, version: int, path: str) -> Any:
         if isinstance(field.type, WireType):
@@ -77,8 +94,8 @@ class Sampler:
             case WireType.UUID:
                 return UUID(int=random.choice((0, 1, random.getrandbits(128))))
             case WireType.STRING:
-                return "".join(random.choice("aZ0-._é€😀") for _ in range(random.choice(_LENGTHS) // 2))
+                return "".join(random.choice("aZ0-._é€😀") for _ in range(random.choice(self._lengths) // 2))
             case WireType.BYTES | WireType.RECORDS:
-                return random.randbytes(random.choice(_LENGTHS))
+                return random.randbytes(random.choice(self._lengths))
         lowest, highest = INTEGER_RANGES[wire_type]
         return random.choice((lowest, highest, 0, -1 if lowest else 1, random.randint(lowest, highest)))
