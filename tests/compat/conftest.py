@@ -19,6 +19,8 @@ from tests.peers.quorate_node import QuorateNode
 
 CLIENTS: list[type[Client]] = [ConfluentClient, KafkaPythonClient, AiokafkaClient]
 
+# A group's first member is not made to wait for more to come.
+QUORATE_CONFIGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
 # A killed broker is let in again only after its old session ends: short, for the tests that restart it.
 APACHE_KAFKA_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 
@@ -86,7 +88,7 @@ def unique_name(stem: str) -> str:
 @contextmanager
 def _running_node(config: pytest.Config, folder: Path) -> Iterator[NodeUnderTest]:
     if config.getoption("--target") == "quorate":
-        with QuorateNode.start(folder, node_id=7) as quorate:
+        with QuorateNode.start(folder, node_id=7, configs=QUORATE_CONFIGS) as quorate:
             yield quorate
         return
     try:

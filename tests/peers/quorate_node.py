@@ -1,7 +1,6 @@
 """A Quorate node as a child process: the installed command, a real port, real files."""
 
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,9 @@ TomlValue = str | int | bool
 class QuorateNode:
     """One node. Stop it or kill it, start it again: data directory, port and settings stay."""
 
-    def __init__(self, folder: Path, *, node_id: int, settings: Mapping[str, TomlValue]) -> None:
+    def __init__(
+        self, folder: Path, *, node_id: int, settings: Mapping[str, TomlValue], configs: Mapping[str, TomlValue]
+    ) -> None:
         self.node_id = node_id
         self.port = free_port()
         self.data_dir = folder / "data"
@@ -32,14 +33,19 @@ class QuorateNode:
             "listen": self.bootstrap,
         }
         folder.mkdir(parents=True, exist_ok=True)
-        self._config_path.write_text(_toml(own_settings | dict(settings)))
+        self._config_path.write_text(_toml(own_settings | dict(settings)) + "[configs]\n" + _toml(configs))
 
     @classmethod
     def start(
-        cls, folder: Path | None = None, *, node_id: int = 7, settings: Mapping[str, TomlValue] | None = None
+        cls,
+        folder: Path,
+        *,
+        node_id: int = 7,
+        settings: Mapping[str, TomlValue] | None = None,
+        configs: Mapping[str, TomlValue] | None = None,
     ) -> Self:
-        """A node that is ready to serve; its files go below ``folder``, or a temporary one."""
-        node = cls(folder or Path(tempfile.mkdtemp(prefix="quorate-node-")), node_id=node_id, settings=settings or {})
+        """A node that is ready to serve, its files below ``folder``. ``configs`` are Kafka's broker configs."""
+        node = cls(folder, node_id=node_id, settings=settings or {}, configs=configs or {})
         node.restart()
         return node
 
@@ -83,7 +89,7 @@ def _ready_line(output: str) -> str | None:
 
 
 def _toml(settings: Mapping[str, TomlValue]) -> str:
-    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in settings.items())
+    return "".join(f'"{key}" = {_toml_value(value)}\n' for key, value in settings.items())
 
 
 def _toml_value(value: TomlValue) -> str:
