@@ -84,6 +84,9 @@ def roll(state: LogState) -> None:
     """Close the active segment and start the next one at the end of the log."""
     old = state.segments.active
     try:
+        if not state.log_start_is_stored:
+            # Without it recovery could not tell that the first segment is lost when only the second has survived.
+            state.store_log_start(state.log_start_offset)
         old.seal()
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot roll {old.path}: {error}") from error

@@ -1,5 +1,7 @@
 """Bringing back what a log knows of its producers: the newest usable snapshot, and the batches after it."""
 
+from collections.abc import Container
+
 from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
 from quorate.records.errors import CorruptBatch
@@ -22,6 +24,14 @@ def remove_snapshots(disk: Disk, directory: str, *, above: Offset) -> None:
     """Remove the snapshots that stand for a longer log than there is."""
     for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT):
         if offset > above:
+            disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
+
+
+def remove_stale_snapshots(disk: Disk, directory: str, bases: Container[Offset], end: Offset) -> None:
+    """Keep the snapshots that stand at the start of a segment, for truncations, and the newest one."""
+    remove_snapshots(disk, directory, above=end)
+    for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT)[:-1]:
+        if offset not in bases:
             disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
 
 

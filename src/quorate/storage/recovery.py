@@ -22,11 +22,15 @@ from quorate.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     LOG_START_CHECKPOINT,
+    OFFSET_INDEX,
     RECOVERY_POINT_CHECKPOINT,
+    TIME_INDEX,
     offsets_of,
+    parent_of,
+    path_of,
 )
 from quorate.storage.index_repair import indexes_are_usable, rebuild_indexes
-from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
+from quorate.storage.producer_recovery import rebuild_producers, remove_stale_snapshots
 from quorate.storage.segment import Segment
 from quorate.storage.segment_recovery import recover_segment
 from quorate.storage.segments import Segments
@@ -63,6 +67,9 @@ class _Recovery:
         self._is_new = not names
         self._bases = offsets_of(names, LOG)
         log_start = read_offset(disk, f"{directory}/{LOG_START_CHECKPOINT}")
+        # A log of ours stores its start before it makes a second segment. Without that, and with several, the folder
+        # was written by Apache Kafka, where the first segment tells the start and compaction leaves holes.
+        self._log_start_is_stored = log_start is not None
         self._log_start = next(iter(self._bases), Offset(0)) if log_start is None else log_start
         self._recovery_point = read_offset(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}") or Offset(0)
         self._log_end = self._log_start
@@ -87,12 +94,21 @@ class _Recovery:
                 self._drop([segment])
         if self._log_end < self._log_start:
             self._start_over()
+        self._remove_strays()
 
     def finish(self) -> LogState:
         segments = Segments(self._trusted + self._scanned or [self._new_segment()])
         log_start = max(self._log_start, segments.first.base_offset)
         epochs = self._epochs(log_start)
-        recovery_point = self._settle(epochs)
+        durability = Durability(
+            self._disk,
+            self._directory,
+            recovery_point=self._settle(epochs),
+            synced_end_offset=self._log_end,
+            is_new=self._is_new,
+        )
+        # The file may lack epochs that the scan has found; they must be in it before the recovery point passes them.
+        durability.note_epochs(epochs.entries())
         return LogState(
             disk=self._disk,
             directory=self._directory,
@@ -100,14 +116,9 @@ class _Recovery:
             segments=segments,
             epochs=epochs,
             producers=rebuild_producers(self._disk, self._directory, segments, self._log_end),
-            durability=Durability(
-                self._disk,
-                self._directory,
-                recovery_point=recovery_point,
-                synced_end_offset=self._log_end,
-                is_new=self._is_new,
-            ),
+            durability=durability,
             log_start_offset=log_start,
+            log_start_is_stored=self._log_start_is_stored,
             log_end_offset=self._log_end,
         )
 
@@ -134,6 +145,8 @@ class _Recovery:
         self._log_end = end
 
     def _joins(self, segment: Segment) -> bool:
+        if not self._log_start_is_stored:
+            return segment.base_offset >= self._log_end
         if self._scanned:
             return segment.base_offset == self._log_end
         return segment.base_offset <= self._scanned_from
@@ -162,13 +175,23 @@ class _Recovery:
             self._dropped.append(segment.base_offset)
             segment.remove()
 
+    def _remove_strays(self) -> None:
+        """Indexes whose log is gone would be taken for those of the next segment with that base offset."""
+        kept = {segment.base_offset for segment in self._trusted + self._scanned}
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            for offset in offsets_of(self._disk.list_directory(self._directory), suffix):
+                if offset not in kept:
+                    self._disk.remove(path_of(self._directory, offset, suffix))
+        remove_stale_snapshots(self._disk, self._directory, kept, self._log_end)
+
     def _new_segment(self) -> Segment:
         return Segment(self._disk, self._directory, self._log_end, is_new=True)
 
     def _epochs(self, log_start: Offset) -> LeaderEpochCache:
         """The stored ones for what is trusted, those of the batches for the rest; none that has no batch."""
         epochs = LeaderEpochCache(self._stored_epochs())
-        epochs.truncate_from_end(self._scanned_from)
+        first_scanned = self._scanned_epochs[0][1] if self._scanned_epochs else self._scanned_from
+        epochs.truncate_from_end(min(first_scanned, self._scanned_from))
         for epoch, start in self._scanned_epochs:
             epochs.assign(epoch, start)
         epochs.truncate_from_end(self._log_end)
@@ -185,16 +208,20 @@ class _Recovery:
         headers = (header for segment in self._trusted + self._scanned for _, header in segment.headers_from(0))
         return [(header.partition_leader_epoch, header.base_offset) for header in headers]
 
+    def _was_closed(self) -> bool:
+        """Whether nothing was found to check and nothing was changed."""
+        return self._log_end == self._scanned_from and not self._dropped and not self._truncated_bytes
+
     def _settle(self, epochs: LeaderEpochCache) -> Offset:
         """Make durable what this recovery changed, and move the recovery point over segments that are complete."""
         for segment in self._scanned[:-1]:
             segment.seal()
             for file in segment.files():
                 file.sync()
-        remove_snapshots(self._disk, self._directory, above=self._log_end)
-        if self._is_new:
+        if self._was_closed():
             return self._recovery_point
         self._disk.sync_directory(self._directory)
+        self._disk.sync_directory(parent_of(self._directory))
         recovery_point = min(self._recovery_point, self._log_end)
         if len(self._scanned) > 1:
             recovery_point = max(recovery_point, self._scanned[-1].base_offset)

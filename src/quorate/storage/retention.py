@@ -7,9 +7,8 @@ stays may hold records below the start, which nobody is shown any more.
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.storage.appending import roll
-from quorate.storage.checkpoints import write_offset
 from quorate.storage.config import LogConfig
-from quorate.storage.file_names import LOG_START_CHECKPOINT, PRODUCER_SNAPSHOT, path_of
+from quorate.storage.file_names import PRODUCER_SNAPSHOT, path_of
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
 
@@ -67,7 +66,7 @@ def _expired_by_size(state: LogState, segments: list[Segment]) -> int:
 
 
 def _start_at(state: LogState, offset: Offset) -> None:
-    write_offset(state.disk, f"{state.directory}/{LOG_START_CHECKPOINT}", offset)
+    state.store_log_start(offset)
     state.log_start_offset = offset
     if state.epochs.truncate_from_start(offset):
         state.durability.note_epochs(state.epochs.entries())

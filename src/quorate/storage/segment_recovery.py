@@ -49,8 +49,6 @@ def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset) -> O
         if position is not None:
             segment.size_bytes = position
             segment.forget_from(recovery_point)
-            # A log that was closed left its time index complete; the offsets up to its end were given out.
-            segment.is_sealed = position == file_size
             return recovery_point
     segment.reset()
     return segment.base_offset

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.storage.checkpoints import write_offset
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import Durability
 from quorate.storage.epoch_cache import LeaderEpochCache
+from quorate.storage.file_names import LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.recent_batches import RecentBatches
 from quorate.storage.segments import Segments
@@ -25,6 +27,7 @@ class LogState:
         "epochs",
         "failure",
         "log_end_offset",
+        "log_start_is_stored",
         "log_start_offset",
         "producers",
         "recent",
@@ -42,6 +45,7 @@ class LogState:
         producers: ProducerStates,
         durability: Durability,
         log_start_offset: Offset,
+        log_start_is_stored: bool,
         log_end_offset: Offset,
     ) -> None:
         self.disk = disk
@@ -52,10 +56,16 @@ class LogState:
         self.producers = producers
         self.durability = durability
         self.log_start_offset = log_start_offset
+        self.log_start_is_stored = log_start_is_stored
         self.log_end_offset = log_end_offset
         self.recent = RecentBatches(log_end_offset)
         # Set for good when the disk failed in a way that leaves unknown what it holds.
         self.failure: OSError | None = None
+
+    def store_log_start(self, offset: Offset) -> None:
+        """Make the start of the log durable: from here on it is this one, also after a crash."""
+        write_offset(self.disk, f"{self.directory}/{LOG_START_CHECKPOINT}", offset)
+        self.log_start_is_stored = True
 
     def require_usable(self) -> None:
         if self.failure is not None:

@@ -5,8 +5,6 @@ everything above it; then later segments go; then the file that stays is cut and
 """
 
 from quorate.kernel.ids import Offset
-from quorate.storage.checkpoints import write_offset
-from quorate.storage.file_names import LOG_START_CHECKPOINT
 from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.segment import Segment
@@ -23,6 +21,10 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         return
     segment = state.segments.holding(offset)
     position, end = _cut_at(segment, offset)
+    if end < state.log_start_offset:
+        # One batch holds the start of the log and the offset: without it the log is empty.
+        truncate_fully_and_start_at(state, state.log_start_offset)
+        return
     later = state.segments.based_above(segment.base_offset)
     state.durability.lower(end)
     remove_snapshots(state.disk, state.directory, above=end)
@@ -42,7 +44,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     """Empty the log; its next record gets ``offset``, which may be below or above all that it had."""
     state.durability.lower(offset)
-    write_offset(state.disk, f"{state.directory}/{LOG_START_CHECKPOINT}", offset)
+    state.store_log_start(offset)
     remove_snapshots(state.disk, state.directory, above=Offset(-1))
     _remove(state, list(state.segments))
     state.segments = Segments([Segment(state.disk, state.directory, offset, is_new=True)])

@@ -1,0 +1,181 @@
+"""What a partition log must hold after a crash, worked out from what was done to it, and the checks against it."""
+
+import msgspec
+
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
+from quorate.records.batch import BatchHeader, check_crc, iterate_batches
+from quorate.records.record import Record, iterate_records
+from quorate.storage.log import PartitionLog
+from quorate.storage.producer_state import ProducerStates
+from quorate.storage.state import LogState
+
+
+class StoredBatch(msgspec.Struct, frozen=True):
+    header: BatchHeader
+    content: bytes
+
+    @property
+    def records(self) -> list[Record]:
+        return list(iterate_records(self.content))
+
+
+class LogModel:
+    """The history of one log. The bounds are what a crash may leave; the log itself knows what it holds now."""
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []  # What was written, or at least begun, in order.
+        self.durable_end = Offset(0)  # What is below must survive.
+        self.lowest_start = Offset(0)  # The start of the log must not be below after a crash.
+        self.highest_start = Offset(0)  # Nor above: nobody asked for that.
+        self.cleaned_up_to = Offset(0)  # Below, records may have been compacted away.
+
+    @property
+    def begun_end(self) -> Offset:
+        return self.batches[-1].header.next_offset if self.batches else self.highest_start
+
+    @property
+    def durable_batches_end(self) -> Offset:
+        """Where the last durable batch ends; a log that was cut inside of a hole may end at either side of it."""
+        ends = (batch.header.next_offset for batch in self.batches)
+        return max((end for end in ends if end <= self.durable_end), default=Offset(0))
+
+    def begin_append(self, content: bytes) -> None:
+        """Batches as they go to the disk: from here on a crash may leave them, or a part."""
+        self.batches += batches_of(content)
+
+    def take_back(self, end: Offset) -> None:
+        """The log ends at ``end``; what was begun above it never comes back."""
+        self.batches = [batch for batch in self.batches if batch.header.next_offset <= end]
+        self.durable_end = min(self.durable_end, end)
+        self.cleaned_up_to = min(self.cleaned_up_to, end)
+
+    def record_at(self, offset: Offset) -> Record | None:
+        for batch in self.batches:
+            if batch.header.base_offset <= offset <= batch.header.last_offset:
+                return next((record for record in batch.records if record.offset == offset), None)
+        return None
+
+
+def batches_of(content: bytes) -> list[StoredBatch]:
+    found = []
+    for position, header in iterate_batches(content, strict=True):
+        check_crc(content, position, header)
+        found.append(StoredBatch(header, content[position : position + header.size_bytes]))
+    return found
+
+
+def read_all(log: PartitionLog) -> list[StoredBatch]:
+    """Every batch from the start of the log to its end, as a consumer would fetch them."""
+    batches: list[StoredBatch] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, max_bytes=700, up_to_offset=log.log_end_offset, minimum_one_batch=True)
+        if not found.length:
+            break
+        batches += batches_of(found.read())
+        assert batches[-1].header.last_offset >= offset, "a fetch that makes no progress"
+        offset = batches[-1].header.next_offset
+    return batches
+
+
+def check_recovered(log: PartitionLog, model: LogModel) -> None:
+    """Judge a log that was just recovered."""
+    assert model.lowest_start <= log.log_start_offset <= model.highest_start, "the start of the log moved"
+    assert log.log_end_offset >= model.durable_batches_end, "durable records are lost"
+    assert log.log_end_offset <= max(model.begun_end, log.log_start_offset), "the log is longer than what was written"
+    assert log.synced_end_offset == log.log_end_offset
+    check_content(log, model)
+    check_consistent(log)
+
+
+def check_content(log: PartitionLog, model: LogModel) -> None:
+    held = read_all(log)
+    wanted = [
+        batch
+        for batch in model.batches
+        if log.log_start_offset <= batch.header.last_offset < log.log_end_offset
+    ]
+    cleaned_up_to = model.cleaned_up_to
+    assert [batch.content for batch in held if batch.header.base_offset >= cleaned_up_to] == [
+        batch.content for batch in wanted if batch.header.base_offset >= cleaned_up_to
+    ], "not the batches that were written"
+    if cleaned_up_to > log.log_start_offset:
+        _check_compacted(held, wanted, cleaned_up_to)
+
+
+def _check_compacted(held: list[StoredBatch], wanted: list[StoredBatch], cleaned_up_to: Offset) -> None:
+    """Compaction drops superseded records and old tombstones; it changes nothing and moves nothing."""
+    originals = {record.offset: record for batch in wanted for record in batch.records}
+    kept = {record.offset: record for batch in held for record in batch.records}
+    for offset, record in kept.items():
+        assert originals[offset] == record, f"the record at {offset} has changed"
+    latest = {record.key: offset for offset, record in sorted(originals.items())}
+    for key, offset in latest.items():
+        is_tombstone = originals[offset].value is None
+        assert offset in kept or (is_tombstone and offset < cleaned_up_to), f"the latest record of {key!r} is lost"
+    offsets = [batch.header.base_offset for batch in held]
+    assert offsets == sorted(set(offsets)), "offsets do not rise"
+
+
+def check_consistent(log: PartitionLog) -> None:
+    """Whether all that the log keeps beside its batches says the same as they do."""
+    held = read_all(log)
+    state = state_of(log)
+    _check_producers(log, held)
+    _check_epochs(log, held)
+    for segment in state.segments:
+        headers = dict(segment.headers_from(0))
+        for index in range(len(segment.offset_index)):
+            relative, position = segment.offset_index[index]
+            assert headers[position].last_offset == segment.base_offset + relative, "a wrong entry in an offset index"
+        highest = max((header.max_timestamp for header in headers.values()), default=-1)
+        assert segment.max_timestamp().timestamp_ms == highest, "a wrong highest timestamp"
+    for batch in held:
+        found = log.read(
+            max(batch.header.last_offset, log.log_start_offset),
+            max_bytes=1,
+            up_to_offset=log.log_end_offset,
+            minimum_one_batch=True,
+        )
+        assert found.read() == batch.content, "an offset that leads to another batch"
+    _check_timestamps(log, held)
+
+
+def _check_producers(log: PartitionLog, held: list[StoredBatch]) -> None:
+    replayed = ProducerStates()
+    for batch in held:
+        replayed.advance(batch.header, batch.header.base_offset, batch.header.max_timestamp)
+    for producer_id, entry in replayed:
+        known = log.producers.get(producer_id)
+        assert known is not None, f"producer {producer_id} is forgotten"
+        assert known.epoch == entry.epoch
+        assert known.batches[-1:] == entry.batches[-1:], f"another last batch of producer {producer_id}"
+
+
+def _check_epochs(log: PartitionLog, held: list[StoredBatch]) -> None:
+    starts: dict[LeaderEpoch, Offset] = {}
+    for batch in held:
+        starts.setdefault(batch.header.partition_leader_epoch, max(batch.header.base_offset, log.log_start_offset))
+    entries = [entry for entry in state_of(log).epochs.entries() if entry[1] < log.log_end_offset]
+    # A compacted log may have lost the first records of an epoch, so it may start before the first one that is left.
+    assert [epoch for epoch, _ in entries if epoch in starts] == list(starts), "other epochs than in the batches"
+    for epoch, start in entries:
+        assert start <= starts.get(epoch, start)
+
+
+def _check_timestamps(log: PartitionLog, held: list[StoredBatch]) -> None:
+    records = [record for batch in held for record in batch.records if record.offset >= log.log_start_offset]
+    for wanted in {record.timestamp for record in records[:: max(1, len(records) // 5)]}:
+        first = next(record for record in records if record.timestamp >= wanted)
+        found = log.offset_for_timestamp(wanted)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms) == (first.offset, first.timestamp), "a wrong offset for a time"
+
+
+def producer_ids(log: PartitionLog) -> set[ProducerId]:
+    return {producer_id for producer_id, _ in log.producers}
+
+
+def state_of(log: PartitionLog) -> LogState:
+    """The parts that no user of a log sees, to check them against each other."""
+    return log._state
