@@ -17,6 +17,7 @@ import msgspec
 from quorate.broker.config import Address, NodeConfig
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.metadata_log import MetadataLog
 from quorate.broker.metadata_store import MetadataStore
@@ -81,6 +82,8 @@ class Node:
         )
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
+        self.groups = GroupCoordinator(self)
+        self.groups.start()
         await self._join_cluster(advertised)
         self._housekeeping = Housekeeping(
             HousekeepingConfig(
@@ -100,6 +103,7 @@ class Node:
     async def stop(self) -> None:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
         await self._housekeeping.stop()
+        self.groups.stop()
         await self.group_commit.wait_until_idle()
         self.partitions.close()
         self._metadata_log.close()

@@ -1,0 +1,163 @@
+"""The group coordinator of this node: which shards it runs, and which shard a request belongs to.
+
+A group belongs to one partition of ``__consumer_offsets``, and whoever leads that partition coordinates the group. The
+metadata image says who that is; there is no other place to ask.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from quorate.broker.group_shard_runner import GroupShardRunner
+from quorate.groups.commands import (
+    Command,
+    ForgetTopics,
+    ListGroups,
+    ListGroupsResult,
+    Result,
+)
+from quorate.groups.config import GroupConfig
+from quorate.groups.partitioning import partition_for_group
+from quorate.groups.refusal import refusal
+from quorate.groups.shard import GroupCoordinatorShard
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import GroupId, PartitionIndex
+from quorate.metadata.commands import CreateTopic
+from quorate.metadata.image import Broker, Delta, MetadataImage
+from quorate.metadata.topic_names import CONSUMER_OFFSETS
+
+if TYPE_CHECKING:
+    from quorate.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+ResultType = TypeVar("ResultType", bound=Result)
+
+_OFFSETS_TOPIC_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(100 * 1024 * 1024),
+    "compression.type": "producer",
+}
+
+
+class GroupCoordinator:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._runners: dict[PartitionIndex, GroupShardRunner] = {}
+
+    def start(self) -> None:
+        image = self._node.metadata.image
+        topic = image.topics.get(CONSUMER_OFFSETS)
+        for index in () if topic is None else topic.partitions:
+            self._follow_leadership(image, index)
+        self._node.metadata.subscribe(self._metadata_changed)
+
+    def stop(self) -> None:
+        for index in list(self._runners):
+            self._stop_runner(index)
+
+    async def ask(self, group_id: GroupId, command: Command, result_type: type[ResultType]) -> ResultType:
+        """Have the group's shard carry out the command, if this node coordinates the group."""
+        runner = self._runner_for(group_id)
+        if runner is None:
+            result = refusal(command, ErrorCode.NOT_COORDINATOR)
+        else:
+            result = await runner.ask(command)
+        assert isinstance(result, result_type)
+        return result
+
+    async def list_groups(self, command: ListGroups) -> ListGroupsResult:
+        results = [
+            cast(ListGroupsResult, result)
+            for result in await asyncio.gather(*(runner.ask(command) for runner in list(self._runners.values())))
+        ]
+        return ListGroupsResult(
+            error=next((result.error for result in results if result.error is not ErrorCode.NONE), ErrorCode.NONE),
+            groups=tuple(group for result in results for group in result.groups),
+        )
+
+    async def find(self, group_id: GroupId) -> Broker:
+        """The node that coordinates the group. Makes the offsets topic the first time anybody asks."""
+        if CONSUMER_OFFSETS not in self._node.metadata.image.topics:
+            await self._create_offsets_topic()
+        image = self._node.metadata.image
+        index = self._partition_for(group_id)
+        leader = None if index is None else image.brokers.get(image.partition_leader(CONSUMER_OFFSETS, index))
+        if leader is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return leader
+
+    async def _create_offsets_topic(self) -> None:
+        command = CreateTopic(
+            name=CONSUMER_OFFSETS,
+            partition_count=self._node.int_config("offsets.topic.num.partitions"),
+            replication_factor=self._node.int_config("offsets.topic.replication.factor"),
+            replication_factor_is_upper_bound=True,
+            configs=_OFFSETS_TOPIC_CONFIGS,
+        )
+        try:
+            await self._node.metadata.submit_one(command)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                logger.error("offsets topic not created node=%s error=%s", self._node.config.node_id, error)
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+
+    def _partition_for(self, group_id: GroupId) -> PartitionIndex | None:
+        topic = self._node.metadata.image.topics.get(CONSUMER_OFFSETS)
+        return None if topic is None else partition_for_group(group_id, len(topic.partitions))
+
+    def _runner_for(self, group_id: GroupId) -> GroupShardRunner | None:
+        index = self._partition_for(group_id)
+        return None if index is None else self._runners.get(index)
+
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
+        deleted = {topic.name for topic in delta.deleted_topics}
+        if CONSUMER_OFFSETS in deleted:
+            self.stop()
+        for identity in delta.changed_partitions:
+            if identity.topic == CONSUMER_OFFSETS:
+                self._follow_leadership(image, identity.partition)
+        forgotten = frozenset(deleted - {CONSUMER_OFFSETS})
+        if forgotten:
+            for runner in list(self._runners.values()):
+                runner.ask(ForgetTopics(topics=forgotten))
+
+    def _follow_leadership(self, image: MetadataImage, index: PartitionIndex) -> None:
+        state = image.partition(CONSUMER_OFFSETS, index)
+        runner = self._runners.get(index)
+        leads = state is not None and state.leader == self._node.config.node_id
+        if runner is not None and (not leads or state is None or runner.leader_epoch != state.leader_epoch):
+            self._stop_runner(index)
+        if leads and index not in self._runners:
+            self._start_runner(index)
+
+    def _start_runner(self, index: PartitionIndex) -> None:
+        try:
+            partition = self._node.partitions.led(CONSUMER_OFFSETS, index)
+        except KafkaError as error:
+            logger.error("groups not coordinated partition=%s-%s error=%s", CONSUMER_OFFSETS, index, error)
+            return
+        runner = self._runners[index] = GroupShardRunner(
+            GroupCoordinatorShard(self._config(), self._node.new_uuid),
+            partition,
+            loop=self._node.loop,
+            clock=self._node.clock,
+            executor=self._node.executor,
+            on_failure=lambda failed: self._stop_runner(failed.partition.identity.partition),
+        )
+        runner.start()
+
+    def _stop_runner(self, index: PartitionIndex) -> None:
+        self._runners.pop(index).stop()
+
+    def _config(self) -> GroupConfig:
+        setting = self._node.int_config
+        return GroupConfig(
+            min_session_timeout_ms=setting("group.min.session.timeout.ms"),
+            max_session_timeout_ms=setting("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=setting("group.initial.rebalance.delay.ms"),
+            max_group_size=setting("group.max.size"),
+            offset_metadata_max_bytes=setting("offset.metadata.max.bytes"),
+            offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
+            offsets_retention_check_interval_ms=setting("offsets.retention.check.interval.ms"),
+        )

@@ -1,0 +1,197 @@
+"""Runs one shard of the group coordinator on this node: its partition's log, its timers, and those who wait for it.
+
+All rules are in ``quorate.groups``. Here effects are carried out: records become a batch in the log, timers live on the
+loop, and replies resolve the futures of the requests. The shard's clock is the wall clock at the start, carried on by
+the loop's: a step of the wall clock must not end the sessions of all members.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from itertools import count
+
+from quorate.broker.partition import Partition
+from quorate.groups.commands import Command, Result
+from quorate.groups.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    CancelTimer,
+    CommandReceived,
+    Effect,
+    Event,
+    LeadershipLost,
+    LogLoaded,
+    Reply,
+    SetTimer,
+    TimerFired,
+    TimerKey,
+    Token,
+)
+from quorate.groups.record_codec import CorruptCoordinatorRecord, decode_record, encode_key, encode_value
+from quorate.groups.shard import GroupCoordinatorShard
+from quorate.kernel.clock import Clock
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.batch import check_crc, iterate_batches
+from quorate.records.builder import build_batch
+from quorate.records.record import Record, iterate_records
+
+logger = logging.getLogger(__name__)
+
+#: Read and replayed in one go while loading; in between, the loop serves others.
+_LOAD_CHUNK_BYTES = 256 * 1024
+
+
+class GroupShardRunner:
+    def __init__(
+        self,
+        shard: GroupCoordinatorShard,
+        partition: Partition,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        executor: Executor,
+        on_failure: Callable[["GroupShardRunner"], None],
+    ) -> None:
+        self.partition = partition
+        #: The reign that this runner is for; another one starts with what the log says then.
+        self.leader_epoch: LeaderEpoch = partition.leader_epoch
+        self._shard = shard
+        self._loop = loop
+        self._executor = executor
+        self._on_failure = on_failure
+        self._clock_offset_ms = clock.now_ms() - loop.time() * 1000
+        self._events: deque[tuple[Event, int]] = deque()
+        self._is_handling = False
+        self._is_stopped = False
+        self._tokens = count()
+        self._waiting: dict[Token, asyncio.Future[Result]] = {}
+        self._timers: dict[TimerKey, asyncio.TimerHandle] = {}
+        self._loading: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Load what the log says. All of it will be committed: a leader never takes back what it has."""
+        self.partition.when_committed(self.partition.log.log_end_offset, self._log_committed)
+
+    def stop(self) -> None:
+        """Tell everybody who waits to look for another coordinator, and do nothing more."""
+        self._report(LeadershipLost())
+        self._is_stopped = True
+        if self._loading is not None:
+            self._loading.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def ask(self, command: Command) -> asyncio.Future[Result]:
+        token = Token(next(self._tokens))
+        future = self._waiting[token] = self._loop.create_future()
+        self._report(CommandReceived(token=token, command=command))
+        return future
+
+    def _log_committed(self, error: KafkaError | None) -> None:
+        if error is not None or self._is_stopped:
+            return
+        if self.partition.log.log_start_offset == self.partition.high_watermark:
+            self._report(LogLoaded())  # A new topic's coordinator need not keep its first clients waiting.
+        else:
+            self._loading = self._loop.create_task(self._load())
+
+    async def _load(self) -> None:
+        partition = self.partition
+        try:
+            loaded = await self._replay_log(partition.log.log_start_offset, partition.high_watermark)
+        except (KafkaError, CorruptCoordinatorRecord, OSError) as error:
+            logger.error("groups not loaded partition=%s epoch=%s error=%s", partition, self.leader_epoch, error)
+            self._on_failure(self)
+            return
+        logger.info("groups loaded partition=%s epoch=%s records=%s", partition, self.leader_epoch, loaded)
+        self._report(LogLoaded())
+
+    async def _replay_log(self, offset: Offset, end_offset: Offset) -> int:
+        replayed = 0
+        while offset < end_offset:
+            piece = self.partition.log.read(
+                offset, max_bytes=_LOAD_CHUNK_BYTES, up_to_offset=end_offset, minimum_one_batch=True
+            )
+            data = await self._loop.run_in_executor(self._executor, piece.read)
+            if not data:
+                break
+            for position, header in iterate_batches(data, strict=True):
+                check_crc(data, position, header)
+                if not header.is_control:
+                    replayed += self._replay_batch(data, position)
+                offset = header.next_offset
+        return replayed
+
+    def _replay_batch(self, data: bytes, position: int) -> int:
+        replayed = 0
+        for entry in iterate_records(data, position):
+            if entry.key is None:
+                raise CorruptCoordinatorRecord(f"record without a key at offset {entry.offset}")
+            record = decode_record(entry.key, entry.value)
+            if record is not None:
+                self._shard.replay(record)
+                replayed += 1
+        return replayed
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000 + self._clock_offset_ms)
+
+    def _report(self, event: Event, not_before_ms: int = 0) -> None:
+        """Hand the event to the shard; one that comes up meanwhile is handled after it, never inside."""
+        if self._is_stopped:
+            return
+        self._events.append((event, max(self._now_ms(), not_before_ms)))
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                event, now_ms = self._events.popleft()
+                for effect in self._shard.handle(event, now_ms):
+                    self._carry_out(effect, now_ms)
+        finally:
+            self._is_handling = False
+
+    def _carry_out(self, effect: Effect, now_ms: int) -> None:
+        match effect:
+            case Reply(token=token, result=result):
+                future = self._waiting.pop(token)
+                if not future.done():  # The client may have gone.
+                    future.set_result(result)
+            case SetTimer(key=key, at_ms=at_ms):
+                self._cancel_timer(key)
+                self._timers[key] = self._loop.call_later(max(at_ms - now_ms, 0) / 1000, self._fire, key, at_ms)
+            case CancelTimer(key=key):
+                self._cancel_timer(key)
+            case AppendRecords():
+                self._append(effect, now_ms)
+
+    def _fire(self, key: TimerKey, at_ms: int) -> None:
+        del self._timers[key]
+        # Loops may fire a fraction of a millisecond early, which must not make the timer count as stale.
+        self._report(TimerFired(key=key), not_before_ms=at_ms)
+
+    def _cancel_timer(self, key: TimerKey) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _append(self, append: AppendRecords, now_ms: int) -> None:
+        batch = build_batch(
+            Record(Offset(index), now_ms, encode_key(record), encode_value(record))
+            for index, record in enumerate(append.records)
+        )
+        try:
+            info = self.partition.append(memoryview(bytearray(batch)), now_ms)
+        except KafkaError as error:
+            self._report(AppendFailed(append=append, error=error.code))
+            return
+        self.partition.when_committed(Offset(info.last_offset + 1), lambda error: self._appended(append, error))
+
+    def _appended(self, append: AppendRecords, error: KafkaError | None) -> None:
+        self._report(AppendCommitted(append=append) if error is None else AppendFailed(append=append, error=error.code))

@@ -1,0 +1,25 @@
+"""Heartbeat, versions 0 to 4: a member says that it lives, and hears whether its group rebalances."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.groups.commands import Heartbeat, HeartbeatResult
+from quorate.kernel.ids import GroupId, MemberId
+from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(node: Node, context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
+    return _heartbeat(node, request)
+
+
+async def _heartbeat(node: Node, request: HeartbeatRequest) -> HeartbeatResponse:
+    command = Heartbeat(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+    )
+    result = await node.groups.ask(command.group_id, command, HeartbeatResult)
+    return HeartbeatResponse(error_code=result.error)
+
+
+API = Api(request=HeartbeatRequest, min_version=0, max_version=4, handle=handle)

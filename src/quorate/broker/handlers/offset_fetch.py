@@ -1,0 +1,152 @@
+"""OffsetFetch, versions 1 to 10: how far groups have read; one group a request, or (from 8 on) many.
+
+Gap: there are no transactions yet, so every committed offset is stable.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.groups.commands import FetchOffsets, FetchOffsetsResult
+from quorate.groups.records import CommittedOffset, TopicPartition
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, GroupId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.metadata.image import MetadataImage
+from quorate.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_GROUP_ERROR_FROM = 2
+_MANY_GROUPS_FROM = 8
+_TOPIC_IDS_FROM = 10
+_NO_NAME = TopicName("")
+_NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=NO_LEADER_EPOCH, metadata="", commit_timestamp_ms=-1)
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+def handle(node: Node, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
+    if context.api_version >= _MANY_GROUPS_FROM:
+        return _fetch_many(node, context, request)
+    return _fetch_one(node, context, request)
+
+
+async def _fetch_many(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    groups = await asyncio.gather(*(_fetch_group(node, context, group) for group in request.groups))
+    return OffsetFetchResponse(groups=groups)
+
+
+async def _fetch_group(node: Node, context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    image = node.metadata.image
+    topics = group.topics
+    if topics is not None and context.api_version >= _TOPIC_IDS_FROM:
+        topics = [_with_name(image, topic) for topic in topics]
+    wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    result = await _ask(node, group.group_id, wanted)
+    if topics is None:
+        topics = [
+            OffsetFetchRequestTopics(name=name, topic_id=_topic_id(image, name), partition_indexes=indexes)
+            for name, indexes in _by_topic(result.offsets)
+        ]
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        error_code=result.error,
+        topics=[_topic(topic, result.offsets) for topic in topics] if result.error is ErrorCode.NONE else [],
+    )
+
+
+def _with_name(image: MetadataImage, topic: OffsetFetchRequestTopics) -> OffsetFetchRequestTopics:
+    """From version 10 on topics come by id; the name stays empty where no topic has it."""
+    name = image.topic_names.get(TopicId(topic.topic_id), _NO_NAME)
+    return OffsetFetchRequestTopics(name=name, topic_id=topic.topic_id, partition_indexes=topic.partition_indexes)
+
+
+def _topic_id(image: MetadataImage, name: str) -> TopicId:
+    topic = image.topics.get(TopicName(name))
+    return NO_TOPIC_ID if topic is None else topic.topic_id
+
+
+def _topic(topic: OffsetFetchRequestTopics, offsets: Offsets) -> OffsetFetchResponseTopics:
+    error = ErrorCode.NONE if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
+    found = [(index, _offset(offsets, topic.name, index)) for index in topic.partition_indexes]
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                error_code=error,
+            )
+            for index, committed in found
+        ],
+    )
+
+
+async def _fetch_one(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    topics = request.topics
+    wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    result = await _ask(node, request.group_id, wanted)
+    has_group_error = context.api_version >= _GROUP_ERROR_FROM
+    if result.error is not ErrorCode.NONE and has_group_error:
+        return OffsetFetchResponse(error_code=result.error)
+    return OffsetFetchResponse(
+        topics=[
+            _topic_before_many_groups(name, indexes, result)
+            for name, indexes in (_by_topic(result.offsets) if wanted is None else wanted)
+        ]
+    )
+
+
+def _topic_before_many_groups(
+    name: str, indexes: Sequence[int], result: FetchOffsetsResult
+) -> OffsetFetchResponseTopic:
+    found = [(index, _offset(result.offsets, name, index)) for index in indexes]
+    return OffsetFetchResponseTopic(
+        name=name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                error_code=result.error,
+            )
+            for index, committed in found
+        ],
+    )
+
+
+async def _ask(node: Node, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]] | None) -> FetchOffsetsResult:
+    keys = None
+    if wanted is not None:
+        keys = tuple(
+            TopicPartition(TopicName(name), PartitionIndex(index)) for name, indexes in wanted for index in indexes
+        )
+    command = FetchOffsets(group_id=GroupId(group_id), topic_partitions=keys)
+    return await node.groups.ask(command.group_id, command, FetchOffsetsResult)
+
+
+def _by_topic(offsets: Offsets) -> list[tuple[str, list[int]]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(offsets):
+        topics.setdefault(topic, []).append(partition)
+    return list(topics.items())
+
+
+def _offset(offsets: Offsets, name: str, index: int) -> CommittedOffset:
+    return offsets.get(TopicPartition(TopicName(name), PartitionIndex(index)), _NOTHING)
+
+
+API = Api(request=OffsetFetchRequest, min_version=1, max_version=10, handle=handle)

@@ -1,0 +1,33 @@
+"""SyncGroup, versions 0 to 5: the leader hands in the assignment, every member gets its share."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.groups.commands import SyncGroup, SyncGroupResult
+from quorate.kernel.ids import GroupId, MemberId
+from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(node: Node, context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
+    return _sync(node, request)
+
+
+async def _sync(node: Node, request: SyncGroupRequest) -> SyncGroupResponse:
+    command = SyncGroup(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={MemberId(share.member_id): share.assignment for share in request.assignments},
+    )
+    result = await node.groups.ask(command.group_id, command, SyncGroupResult)
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+API = Api(request=SyncGroupRequest, min_version=0, max_version=5, handle=handle)
