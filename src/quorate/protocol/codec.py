@@ -15,6 +15,9 @@ from quorate.protocol.schema import VersionedMessage
 
 M = TypeVar("M", bound=VersionedMessage)
 
+# What reading beyond the frame or a broken string raises inside a decoder. Lengths are refused there, by name.
+_MALFORMED: Final = (StructError, IndexError, UnicodeDecodeError)
+
 _decoders: Final[dict[tuple[type[Any], int], Decoder]] = {}
 _encoders: Final[dict[tuple[type[Any], int], Encoder]] = {}
 
@@ -24,21 +27,23 @@ def decode(message_type: type[M], frame: Buffer, version: int, position: int = 0
 
     ``records`` fields are memoryviews of the frame and live as long as its memory does; all else is copied.
     """
-    message, end = decode_part(message_type, frame, version, position)
+    decoder = _decoders.get((message_type, version)) or _new_decoder(message_type, version)
+    try:
+        message, end = decoder(frame, position)
+    except _MALFORMED as error:
+        raise _refusal(message_type, version, error) from error
     if end != len(frame):
         raise ProtocolError(f"{message_type.__name__} version {version} ends {len(frame) - end} bytes before its frame")
-    return message
+    return message  # type: ignore[return-value]
 
 
 def decode_part(message_type: type[M], frame: Buffer, version: int, position: int = 0) -> tuple[M, int]:
     """The message that starts at the position, and the position after it."""
     decoder = _decoders.get((message_type, version)) or _new_decoder(message_type, version)
     try:
-        return decoder(memoryview(frame), position)  # type: ignore[return-value]
-    except (StructError, IndexError) as error:
-        raise ProtocolError(f"{message_type.__name__} version {version} is longer than its frame") from error
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"{message_type.__name__} version {version} has a string that is not UTF-8") from error
+        return decoder(frame, position)  # type: ignore[return-value]
+    except _MALFORMED as error:
+        raise _refusal(message_type, version, error) from error
 
 
 def encode(message: VersionedMessage, version: int) -> list[Buffer]:
@@ -66,6 +71,11 @@ def decode_versioned(message_type: type[M], data: Buffer) -> M:
 
 def encode_versioned(message: VersionedMessage, version: int) -> bytes:
     return b"".join([version.to_bytes(2), *encode(message, version)])
+
+
+def _refusal(message_type: type[VersionedMessage], version: int, error: Exception) -> ProtocolError:
+    what = "has a string that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "is longer than its frame"
+    return ProtocolError(f"{message_type.__name__} version {version} {what}")
 
 
 def _new_decoder(message_type: type[VersionedMessage], version: int) -> Decoder:

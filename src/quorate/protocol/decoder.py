@@ -14,7 +14,15 @@ from typing import Final
 from quorate.kernel.disk import Buffer
 from quorate.protocol import primitives
 from quorate.protocol.schema import Field, Message, WireType
-from quorate.protocol.source import FORMATS, Layout, Source, minimal_element_size
+from quorate.protocol.source import (
+    FORMATS,
+    SHORT_ARRAY,
+    Layout,
+    Source,
+    carries_records,
+    minimal_element_size,
+    short_array_formats,
+)
 
 Decoder = Callable[[Buffer, int], tuple[Message, int]]
 """From a frame and a position in it to the message and the position after it."""
@@ -32,7 +40,12 @@ _NAMES: Final = {
 
 
 def specialise_decoder(message_type: type[Message], version: int, flexible: bool) -> Decoder:
-    writer = _DecoderWriter(version, flexible)
+    # Bytes are quickest to read, but records must stay in the frame's own memory.
+    in_place = carries_records(message_type)
+    buffer_type = "memoryview" if in_place else "bytes"
+    writer = _DecoderWriter(version, flexible, in_place)
+    with writer.source.block(f"if type(frame) is not {buffer_type}:"):
+        writer.source.line(f"frame = {buffer_type}(frame)")
     writer.source.line("end = len(frame)")
     result = writer.struct(message_type, message_type.__name__)
     writer.flush()
@@ -46,10 +59,11 @@ class _DecoderWriter:
     Fixed-width values wait in ``_run`` until something of variable width, or the end of a block, forces them out.
     """
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, in_place: bool) -> None:
         self.source = Source("decode(frame, position)", _NAMES)
         self._version = version
         self._flexible = flexible
+        self._text = "str(frame[position:stop], 'utf-8')" if in_place else "frame[position:stop].decode()"
         self._run: list[tuple[str, str, int]] = []
 
     def struct(self, message_type: type[Message], path: str) -> str:
@@ -105,8 +119,8 @@ class _DecoderWriter:
         self.source.line(f"position += {width}")
         self._run.clear()
 
-    def length(self, letter: str, width: int) -> str:
-        """Read a length or count as it is on the wire: signed, or one more as a varint."""
+    def length(self, letter: str, width: int, string_path: str | None = None) -> str:
+        """Read a length or count as it is on the wire: signed, or one more as a varint. A string's is limited."""
         if not self._flexible:
             name = self.fixed(letter, width)
             self.flush()
@@ -115,6 +129,9 @@ class _DecoderWriter:
         self.flush()
         with self.source.block(f"if {name} > 127:"):
             self.source.line(f"{name}, position = read_unsigned_varint(frame, position - 1)")
+            if string_path:
+                with self.source.block(f"if {name} > {primitives.MAX_STRING_BYTES + 1}:"):
+                    self.source.line(f"refuse_string({string_path!r})")
         return name
 
     @property
@@ -122,15 +139,11 @@ class _DecoderWriter:
         return 0 if self._flexible else -1
 
     def string(self, path: str, nullable: bool) -> str:
-        length = self.length("h", 2)
-        limit = primitives.MAX_STRING_BYTES
+        length = self.length("h", 2, string_path=path)
         value = self.source.new_name("v")
         with self._unless_null(value, length, nullable):
             self._stop_after(length, path)
-            if self._flexible:
-                with self.source.block(f"if {length} > {limit + 1}:"):
-                    self.source.line(f"refuse_string({path!r})")
-            self.source.line(f"{value} = str(frame[position:stop], 'utf-8')")
+            self.source.line(f"{value} = {self._text}")
             self.source.line("position = stop")
         return value
 
@@ -154,12 +167,17 @@ class _DecoderWriter:
             with self.source.block(f"if not 0 <= {count} <= {room}:"):
                 self.source.line(f"refuse_length({path!r}, {count})")
             if field.type in FORMATS and field.type is not WireType.UUID:
-                letter, width = FORMATS[field.type]
-                self.source.line(f"{value} = unpack_from(f'>{{{count}}}{letter}', frame, position)")
-                self.source.line(f"position += {count} * {width}" if width > 1 else f"position += {count}")
+                self._fixed_elements(*FORMATS[field.type], value, count)
             else:
                 self._elements(field, path, value, count)
         return value
+
+    def _fixed_elements(self, letter: str, width: int, value: str, count: str) -> None:
+        readers = tuple(reader.unpack_from for reader in short_array_formats(letter))
+        short = f"{self.source.constant('short', readers)}[{count}](frame, position)"
+        long = f"unpack_from(f'>{{{count}}}{letter}', frame, position)"
+        self.source.line(f"{value} = {short} if {count} <= {SHORT_ARRAY} else {long}")
+        self.source.line(f"position += {count} * {width}")
 
     def _elements(self, field: Field, path: str, value: str, count: str) -> None:
         items = self.source.new_name("items")

@@ -12,7 +12,7 @@ from typing import Final
 from quorate.kernel.disk import Buffer
 from quorate.protocol import primitives
 from quorate.protocol.schema import Field, Message, WireType
-from quorate.protocol.source import FORMATS, Layout, Source
+from quorate.protocol.source import FORMATS, SHORT_ARRAY, Layout, Source, short_array_formats
 
 Encoder = Callable[[Message], list[Buffer]]
 
@@ -95,26 +95,33 @@ class _EncoderWriter:
     def flush(self) -> None:
         if not self._run:
             return
+        if self._run == [("B", "0")]:
+            self.source.line(f"{self._append}(ONE_BYTE[0])")
+            self._run.clear()
+            return
         writer = Format(">" + "".join(letter for letter, _ in self._run)).pack
         arguments = ", ".join(expression for _, expression in self._run)
         self.source.line(f"{self._append}({self.source.constant('pack', writer)}({arguments}))")
         self._run.clear()
 
-    def length(self, letter: str, name: str) -> None:
-        """Write a length or count that the function has in ``name``, as it stands on the wire."""
+    def length(self, letter: str, name: str, string_path: str | None = None) -> None:
+        """Write a length or count that stands in ``name`` as it is on the wire. A string's is limited."""
         if not self._flexible:
             self.fixed(letter, name)
             self.flush()
             return
         before = list(self._run)
-        if not before:
-            self.source.line(f"{self._append}(ONE_BYTE[{name}] if {name} < 128 else write_unsigned_varint({name}))")
-            return
         with self.source.block(f"if {name} < 128:"):
-            self.fixed("B", name)
-            self.flush()
+            if before:
+                self.fixed("B", name)
+                self.flush()
+            else:
+                self.source.line(f"{self._append}(ONE_BYTE[{name}])")
         self._run = before
         with self.source.block("else:"):
+            if string_path:
+                with self.source.block(f"if {name} > {primitives.MAX_STRING_BYTES + 1}:"):
+                    self.source.line(f"refuse_string({string_path!r})")
             self.flush()
             self.source.line(f"{self._append}(write_unsigned_varint({name}))")
 
@@ -132,10 +139,7 @@ class _EncoderWriter:
         else:
             self.source.line(f"{raw} = {expression}.encode()")
             self.source.line(measure)
-        if self._flexible:
-            with self.source.block(f"if {length} > {primitives.MAX_STRING_BYTES + 1}:"):
-                self.source.line(f"refuse_string({path!r})")
-        self.length("h", length)
+        self.length("h", length, string_path=path)
         self.source.line(f"{self._append}({raw})")
 
     def octets(self, expression: str, nullable: bool) -> None:
@@ -171,13 +175,19 @@ class _EncoderWriter:
         self.length("i", length)
         with self.source.block(f"if {value}:"):
             if field.type in FORMATS and field.type is not WireType.UUID:
-                letter, _ = FORMATS[field.type]
-                self.source.line(f"{self._append}(pack(f'>{{len({value})}}{letter}', *{value}))")
+                self._fixed_elements(FORMATS[field.type][0], value)
                 return
             item = self.source.new_name("item")
             with self.source.block(f"for {item} in {value}:"):
                 self.value(field, item, path, nullable=False)
                 self.flush()
+
+    def _fixed_elements(self, letter: str, value: str) -> None:
+        count = self._assign("count", f"len({value})")
+        writers = tuple(writer.pack for writer in short_array_formats(letter))
+        short = f"{self.source.constant('short', writers)}[{count}](*{value})"
+        long = f"pack(f'>{{{count}}}{letter}', *{value})"
+        self.source.line(f"{self._append}({short} if {count} <= {SHORT_ARRAY} else {long})")
 
     def nullable_struct(self, message_type: type[Message], value: str, path: str) -> None:
         before = list(self._run)
@@ -219,6 +229,9 @@ class _EncoderWriter:
         self.source.line(f"{tags}.append({tag} + write_unsigned_varint(len({body})) + {body})")
 
     def _assign(self, prefix: str, expression: str) -> str:
+        """A name for the value of the expression, which may be one already."""
+        if expression.isidentifier():
+            return expression
         name = self.source.new_name(prefix)
         self.source.line(f"{name} = {expression}")
         return name

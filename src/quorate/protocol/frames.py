@@ -15,12 +15,13 @@ from quorate.kernel.disk import Buffer
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.primitives import MAX_STRING_BYTES, refuse_string, skip_tagged_fields
+from quorate.protocol.primitives import MAX_STRING_BYTES, refuse_length, refuse_string, skip_tagged_fields
 from quorate.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
 _REQUEST_START: Final = Format(">hhi")
+_CLIENT_ID_LENGTH: Final = Format(">h")
 _SIZE_AND_CORRELATION: Final = Format(">ii")
 _FULL_REQUEST_START: Final = Format(">ihhih")
 
@@ -116,21 +117,23 @@ def _has_flexible_response_header(response_type: type[Response], version: int) -
 
 
 def _decode_client_id(frame: Buffer, position: int) -> tuple[str | None, int]:
-    length = int.from_bytes(frame[position : position + 2], signed=True)
-    position += 2
-    if length == -1:
-        return None, position
-    stop = position + length
-    if not position <= stop <= len(frame):
-        raise ProtocolError(f"the client id has length {length}, with {len(frame) - position} bytes left")
     try:
+        (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, position)
+        position += 2
+        if length == -1:
+            return None, position
+        stop = position + length
+        if not position <= stop <= len(frame):
+            refuse_length("the client id", length)
         return str(frame[position:stop], "utf-8"), stop
     except UnicodeDecodeError as error:
         raise ProtocolError("the client id is not UTF-8") from error
+    except StructError as error:
+        raise ProtocolError("the header is longer than its frame") from error
 
 
 def _skip_header_tags(frame: Buffer, position: int) -> int:
     try:
-        return skip_tagged_fields(frame, position)
+        return skip_tagged_fields(frame, position) if frame[position] else position + 1
     except IndexError as error:
         raise ProtocolError("the header is longer than its frame") from error

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
+from struct import Struct as Format
 from typing import Any, Final
 
 from quorate.protocol.schema import Field, Message, WireType, fields_of
@@ -18,6 +20,10 @@ FORMATS: Final = {
     WireType.UUID: ("16s", 16),
 }
 """Types of fixed width, as ``struct`` names them."""
+
+
+SHORT_ARRAY: Final = 16
+"""Arrays of fixed-width values up to this length have a ready-made ``Struct``: replicas, partitions."""
 
 
 class Source:
@@ -68,6 +74,18 @@ class Layout:
         self.plain = [field for field in present if field.tag is None]
         self.tagged = sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0)
         self.refused = [field for field in fields if version not in field.versions and not field.ignorable]
+
+
+def carries_records(message_type: type[Message]) -> bool:
+    return any(
+        field.type is WireType.RECORDS or (not isinstance(field.type, WireType) and carries_records(field.type))
+        for field in fields_of(message_type)
+    )
+
+
+@cache
+def short_array_formats(letter: str) -> tuple[Format, ...]:
+    return tuple(Format(f">{count}{letter}") for count in range(SHORT_ARRAY + 1))
 
 
 def minimal_size(field: Field, version: int, flexible: bool) -> int:
