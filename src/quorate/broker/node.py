@@ -6,8 +6,10 @@ and the random source. Handlers get the node and use its parts.
 
 import asyncio
 import logging
+import posixpath
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from random import Random
 from typing import cast
 from uuid import UUID
@@ -59,7 +61,7 @@ class Node:
 
     async def start(self, advertised: Address) -> None:
         """Bring back what is on the disk, take part in the cluster, and be ready for requests."""
-        self.disk.make_directory(self.config.data_dir)
+        self._make_data_dir()
         self._remove_deleted_logs()
         self._metadata_log = MetadataLog(
             self.disk, self.config.data_dir, clock=self.clock, loop=self.loop, executor=self.executor
@@ -119,6 +121,15 @@ class Node:
 
     def broker_config(self, name: str) -> ConfigValue:
         return broker_value(self.metadata.image, self.view, name)
+
+    def _make_data_dir(self) -> None:
+        """Make the folder so that a power cut cannot take it away again, nor any folder above it."""
+        self.disk.make_directory(self.config.data_dir)
+        folder = self.config.data_dir
+        while (parent := posixpath.dirname(folder)) not in ("", folder):
+            with suppress(PermissionError):  # Not ours: it was there before.
+                self.disk.sync_directory(parent)
+            folder = parent
 
     def _remove_deleted_logs(self) -> None:
         """Finish deletions that the last stop cut short."""

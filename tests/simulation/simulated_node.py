@@ -1,0 +1,120 @@
+"""A whole node on a simulated disk, without sockets: frames go straight to its dispatcher.
+
+What blocks is queued instead of run in threads, and the test decides when each piece runs: so a power cut can come
+between any append, sync and acknowledgement.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any, TypeVar, cast
+
+from quorate.broker.config import Address, Durability, NodeConfig
+from quorate.broker.dispatch import Dispatcher
+from quorate.broker.node import Environment, Node
+from quorate.kernel.file_region import FileRegion
+from quorate.kernel.ids import NodeId
+from quorate.protocol.frames import decode_response, encode_request
+from quorate.protocol.schema import Request, Response
+from quorate.transport.outbox import Reply
+from tests.simulation.disk import SimulatedDisk
+
+R = TypeVar("R", bound=Response)
+
+ADDRESS = Address("127.0.0.1", 9092)
+DATA_DIR = "/data"
+
+
+class QueuedExecutor(Executor):
+    """Keeps work until it is told to run it."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.queue.append((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def run(self, index: int) -> None:
+        future, work = self.queue.pop(index)
+        try:
+            result = work()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+class SimulatedClock:
+    def __init__(self) -> None:
+        self._now_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        self._now_ms += 1
+        return self._now_ms
+
+
+class _Client:
+    peer_host = "client"
+
+
+class SimulatedNode:
+    """One life of a node: from a start on whatever the disk holds to a stop or a power cut."""
+
+    def __init__(self, disk: SimulatedDisk, clock: SimulatedClock, random: Random) -> None:
+        self._random = random
+        self.executor = QueuedExecutor()
+        config = NodeConfig(node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC)
+        self.node = Node(
+            config,
+            Environment(loop=asyncio.get_running_loop(), clock=clock, disk=disk, executor=self.executor, random=random),
+        )
+        self._dispatcher = Dispatcher(self.node, cast(Any, _Client()))
+
+    async def start(self) -> None:
+        await self.finish(asyncio.ensure_future(self.node.start(ADDRESS)))
+
+    async def stop(self) -> None:
+        await self.finish(asyncio.ensure_future(self.node.stop()))
+
+    def send(self, request: Request, version: int) -> "asyncio.Future[Reply | None]":
+        """Hand a request to the node; the future is its reply, when it comes."""
+        frame = bytearray(b"".join(cast(list[bytes], encode_request(1, "client", request, version))[0:]))[4:]
+        reply = self._dispatcher(memoryview(frame))
+        if isinstance(reply, asyncio.Future):
+            return reply
+        done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+        done.set_result(reply)
+        return done
+
+    async def call(self, request: Request, version: int, response_type: type[R]) -> R:
+        """Send a request and run whatever its answer needs."""
+        reply = await self.finish(self.send(request, version))
+        return self.decode(reply, response_type, version)
+
+    def decode(self, reply: Reply | None, response_type: type[R], version: int) -> R:
+        assert reply is not None
+        frame = b"".join(part.read(len(part)) if isinstance(part, FileRegion) else bytes(part) for part in reply)
+        return decode_response(response_type, frame[4:], version)[1]
+
+    async def run_some_work(self) -> None:
+        """Run one queued piece of work, whichever, and let its consequences happen."""
+        if self.executor.queue:
+            self.executor.run(self._random.randrange(len(self.executor.queue)))
+        await settle()
+
+    async def finish(self, future: "asyncio.Future[Any]") -> Any:
+        """Run queued work until the future is done."""
+        await settle()
+        while not future.done():
+            assert self.executor.queue, "the node waits for nothing that could happen"
+            await self.run_some_work()
+        return future.result()
+
+
+async def settle() -> None:
+    """Let every callback that is due run."""
+    for _ in range(12):
+        await asyncio.sleep(0)
