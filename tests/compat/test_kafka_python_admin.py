@@ -48,7 +48,7 @@ def test_topics_are_created_described_and_deleted(admin: Any, topic: str) -> Non
 
 
 def test_topic_partitions_are_described_by_their_own_request(admin: Any, client: KafkaPythonClient, topic: str) -> None:
-    client.create_topic(topic, partitions=3)
+    create_topic(admin, topic, partitions=3)
 
     described = admin.describe_topic_partitions([topic])
 
@@ -65,16 +65,16 @@ def test_cluster_is_described(admin: Any, bootstrap: str) -> None:
     assert cluster["controller_id"] == 7
 
 
-def test_partitions_are_added(admin: Any, client: KafkaPythonClient, topic: str) -> None:
-    client.create_topic(topic)
+def test_partitions_are_added(admin: Any, topic: str) -> None:
+    create_topic(admin, topic)
 
     admin.create_partitions({topic: 3})
 
     eventually(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 3, "3 partitions")
 
 
-def test_topic_configs_are_changed_and_reset(admin: Any, client: KafkaPythonClient, topic: str) -> None:
-    client.create_topic(topic)
+def test_topic_configs_are_changed_and_reset(admin: Any, topic: str) -> None:
+    create_topic(admin, topic)
 
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "54321"})])
     eventually(lambda: modified_configs(admin, topic).get("retention.ms") == "54321", "the new value")
@@ -144,6 +144,12 @@ def test_log_directory_is_described(admin: Any, client: KafkaPythonClient, topic
         for partition in found["partitions"]
     }
     assert sizes[topic, 0] > 0
+
+
+def create_topic(admin: Any, topic: str, partitions: int = 1) -> None:
+    """Also wait for it: Apache Kafka's brokers learn of a topic after its creation was answered."""
+    admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+    eventually(lambda: topic in admin.list_topics(), "the topic to be listed")
 
 
 def modified_configs(admin: Any, topic: str) -> dict[str, str]:

@@ -28,6 +28,9 @@ public class ToolShell {
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    /** Of the current run: a tool writes out what it holds when its JVM ends, and this one goes on. */
+    private static final List<Runnable> shutdownHooks = new ArrayList<>();
+
     /** Of the current run. The first one counts: a tool that catches everything catches its own exit, too. */
     private static Integer exitStatus;
 
@@ -40,6 +43,7 @@ public class ToolShell {
         };
         Exit.setExitProcedure(exit);
         Exit.setHaltProcedure(exit);
+        Exit.setShutdownHookAdder((name, hook) -> shutdownHooks.add(hook));
         PrintStream answers = System.out;
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -75,6 +79,7 @@ public class ToolShell {
 
     private static int runMain(String mainClass, String[] arguments) {
         exitStatus = null;
+        shutdownHooks.clear();
         boolean failed = false;
         try {
             Class.forName(mainClass).getMethod("main", String[].class).invoke(null, (Object) arguments);
@@ -85,6 +90,7 @@ public class ToolShell {
             failed = true;
             missing.printStackTrace();
         }
+        shutdownHooks.forEach(Runnable::run);
         if (exitStatus != null) {
             return exitStatus;
         }
