@@ -28,6 +28,8 @@ class NodeProcess:
             f"node_id = {self.node_id}\n"
             f"data_dir = {json.dumps(str(self.folder / 'data'))}\n"
             f"listen = {json.dumps(self.address)}\n"
+            "[configs]\n"
+            '"group.initial.rebalance.delay.ms" = 0\n'  # One developer's consumers need not wait for others.
         )
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
