@@ -11,12 +11,12 @@ PAGE = Path(__file__).parents[3] / "docs/compatibility.md"
 
 
 def test_the_table_of_apis_is_what_is_served() -> None:
-    documented = dict(re.findall(r"^\| (\w+) \| ([\d–]+) \|", PAGE.read_text(), re.MULTILINE))
+    documented = dict(re.findall(r"^\| (\w+) \| ([\d-]+) \|", PAGE.read_text(), re.MULTILINE))
     served = {}
     for key, api in APIS.items():
         described = find_api(key)
         assert described is not None
-        span = f"{api.min_version}–{api.max_version}"
+        span = f"{api.min_version}-{api.max_version}"
         served[described.name] = span if api.min_version != api.max_version else str(api.min_version)
     assert documented == served
 
