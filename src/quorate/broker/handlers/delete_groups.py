@@ -1,18 +1,12 @@
-"""DeleteGroups, versions 0 to 3: forgets groups without members, with all that they have committed."""
+"""DeleteGroups, versions 0 to 2: forgets groups without members, with all that they have committed."""
 
 import asyncio
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.groups.commands import DeleteGroup, DeleteGroupResult
-from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-
-_MESSAGES = {
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
-}
 
 
 def handle(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
@@ -26,7 +20,7 @@ async def _delete(node: Node, request: DeleteGroupsRequest) -> DeleteGroupsRespo
 
 async def _delete_one(node: Node, group_id: GroupId) -> DeletableGroupResult:
     result = await node.groups.ask(group_id, DeleteGroup(group_id=group_id), DeleteGroupResult)
-    return DeletableGroupResult(group_id=group_id, error_code=result.error, error_message=_MESSAGES.get(result.error))
+    return DeletableGroupResult(group_id=group_id, error_code=result.error)
 
 
-API = Api(request=DeleteGroupsRequest, min_version=0, max_version=3, handle=handle)
+API = Api(request=DeleteGroupsRequest, min_version=0, max_version=2, handle=handle)

@@ -1,12 +1,11 @@
-"""OffsetCommit, versions 2 to 10: stores how far a group has read. Answered when the offsets are durable."""
+"""OffsetCommit, versions 2 to 9: stores how far a group has read. Answered when the offsets are durable."""
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.groups.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
 from quorate.groups.records import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicId, TopicName
-from quorate.metadata.image import MetadataImage
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
 from quorate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -16,42 +15,30 @@ from quorate.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-_TOPIC_IDS_FROM = 10
 _DEFAULT_RETENTION = -1
 
 
 def handle(node: Node, context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    return _commit(node, context, request)
+    return _commit(node, request)
 
 
-async def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def _commit(node: Node, request: OffsetCommitRequest) -> OffsetCommitResponse:
     image = node.metadata.image
-    names = [_name(context, image, topic) for topic in request.topics]
-    offsets = tuple(
-        _offset(name, partition)
-        for name, topic in zip(names, request.topics, strict=True)
-        for partition in topic.partitions
-        if name is not None and image.partition(name, PartitionIndex(partition.partition_index)) is not None
-    )
     command = CommitOffsets(
         group_id=GroupId(request.group_id),
         generation=request.generation_id_or_member_epoch,
         member_id=MemberId(request.member_id),
         group_instance_id=request.group_instance_id,
-        offsets=offsets,
+        offsets=tuple(
+            _offset(TopicName(topic.name), partition)
+            for topic in request.topics
+            for partition in topic.partitions
+            if image.partition(TopicName(topic.name), PartitionIndex(partition.partition_index)) is not None
+        ),
         retention_time_ms=None if request.retention_time_ms == _DEFAULT_RETENTION else request.retention_time_ms,
     )
     result = await node.groups.ask(command.group_id, command, CommitOffsetsResult)
-    return OffsetCommitResponse(
-        topics=[_answer(name, topic, result) for name, topic in zip(names, request.topics, strict=True)]
-    )
-
-
-def _name(context: RequestContext, image: MetadataImage, topic: OffsetCommitRequestTopic) -> TopicName | None:
-    """The topic's name; None for an id that no topic has."""
-    if context.api_version >= _TOPIC_IDS_FROM:
-        return image.topic_names.get(TopicId(topic.topic_id))
-    return TopicName(topic.name)
+    return OffsetCommitResponse(topics=[_answer(topic, result) for topic in request.topics])
 
 
 def _offset(name: TopicName, partition: OffsetCommitRequestPartition) -> OffsetToCommit:
@@ -63,18 +50,13 @@ def _offset(name: TopicName, partition: OffsetCommitRequestPartition) -> OffsetT
     )
 
 
-def _answer(
-    name: TopicName | None, topic: OffsetCommitRequestTopic, result: CommitOffsetsResult
-) -> OffsetCommitResponseTopic:
+def _answer(topic: OffsetCommitRequestTopic, result: CommitOffsetsResult) -> OffsetCommitResponseTopic:
     def error(index: int) -> ErrorCode:
-        if name is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        key = TopicPartition(name, PartitionIndex(index))
+        key = TopicPartition(TopicName(topic.name), PartitionIndex(index))
         return result.errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return OffsetCommitResponseTopic(
         name=topic.name,
-        topic_id=topic.topic_id,
         partitions=[
             OffsetCommitResponsePartition(
                 partition_index=partition.partition_index, error_code=error(partition.partition_index)
@@ -84,4 +66,4 @@ def _answer(
     )
 
 
-API = Api(request=OffsetCommitRequest, min_version=2, max_version=10, handle=handle)
+API = Api(request=OffsetCommitRequest, min_version=2, max_version=9, handle=handle)
