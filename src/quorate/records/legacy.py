@@ -48,7 +48,7 @@ class LegacyMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_log_append_time(self) -> bool:
-        return self.magic > 0 and self.attributes & TIMESTAMP_TYPE_MASK != 0
+        return self.attributes & TIMESTAMP_TYPE_MASK != 0
 
 
 def iterate_legacy_records(buffer: Buffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:

@@ -22,7 +22,6 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 NO_TIMESTAMP = -1
 
 _MIN_RECORD_SIZE_BYTES = 7  # Six numbers of one byte and the attributes.
-_MIN_HEADER_SIZE_BYTES = 2
 _NULL = 1  # The folded length -1.
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -95,7 +94,7 @@ def _records_of(data: bytes, header: BatchHeader) -> Iterator[Record]:
             previous = offset_delta
             key, position = _read_bytes(data, position)
             value, position = _read_bytes(data, position)
-            headers, position = _read_headers(data, position, end) if data[position] else ((), position + 1)
+            headers, position = _read_headers(data, position) if data[position] else ((), position + 1)
             if position != end or end > len(data):
                 raise CorruptBatch(f"the fields of a record of {size >> 1} bytes end {position - end} bytes off")
             timestamp = base_timestamp + unfold(timestamp_delta) if append_time is None else append_time
@@ -147,10 +146,10 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position:end], end
 
 
-def _read_headers(data: bytes, position: int, end: int) -> tuple[RecordHeaders, int]:
+def _read_headers(data: bytes, position: int) -> tuple[RecordHeaders, int]:
     count, position = read_folded(data, position, VARINT_BITS)
-    if count & 1 or (count >> 1) * _MIN_HEADER_SIZE_BYTES > end - position:
-        raise CorruptBatch(f"{unfold(count)} headers in {end - position} bytes")
+    if count & 1:
+        raise CorruptBatch(f"negative number of headers {unfold(count)}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count >> 1):
         key, position = _read_bytes(data, position)

@@ -54,6 +54,13 @@ def test_xerial_blocks_follow_each_other() -> None:
     assert decompress(Compression.SNAPPY, framed) == b"".join(blocks)
 
 
+def test_xerial_block_longer_than_the_bytes_left_is_corrupt() -> None:
+    block = bytes(snappy.compress_raw(b"whole"))
+    framed = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(block) + 1) + block
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.SNAPPY, framed)
+
+
 def test_lz4_blocks_are_independent_since_java_refuses_others() -> None:
     frame = compress(Compression.LZ4, bytes(200_000))
     assert frame[:4] == bytes.fromhex("04224d18")
@@ -68,6 +75,8 @@ def test_lz4_blocks_that_depend_on_each_other_are_read() -> None:
 def test_gzip_members_follow_each_other() -> None:
     members = zlib.compress(b"first ", wbits=31) + zlib.compress(b"second", wbits=31)
     assert decompress(Compression.GZIP, members) == b"first second"
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.GZIP, members, limit_bytes=11)
 
 
 def test_zstd_frames_follow_each_other() -> None:

@@ -47,7 +47,7 @@ def test_messages_of_both_formats_are_read() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_wrapped_messages_of_format_0_have_absolute_offsets(codec: Compression) -> None:
     inner = message(40, b"a", magic=0) + message(42, b"b", magic=0)
-    records = list(iterate_legacy_records(wrapper(42, inner, codec, magic=0)))
+    records = list(iterate_legacy_records(wrapper(99, inner, codec, magic=0)))
     assert [(record.offset, record.value) for record in records] == [(40, b"a"), (42, b"b")]
 
 
@@ -116,11 +116,22 @@ def test_nonsense_is_corrupt(message_set: bytes) -> None:
         list(iterate_legacy_records(message_set))
 
 
-@pytest.mark.parametrize("length", [-2, 100, 2**31 - 1])
-def test_field_length_that_does_not_fit_is_corrupt(length: int) -> None:
-    under_crc = struct.pack(">bbqi", 1, 0, 1000, length) + b"key" + struct.pack(">i", -1)
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        (struct.pack(">i", -2) + struct.pack(">i", -1), "negative length"),
+        (struct.pack(">i", 100) + b"key" + struct.pack(">i", -1), "ends early"),
+        (struct.pack(">i", 2**31 - 1) + b"key" + struct.pack(">i", -1), "ends early"),
+        (struct.pack(">ii", -1, 100) + b"value", "do not fill it"),
+        (struct.pack(">ii", -1, 3) + b"value", "do not fill it"),
+        (struct.pack(">i", -1), "ends early"),
+    ],
+    ids=["negative", "key too long", "key far too long", "value too long", "bytes behind", "no value"],
+)
+def test_field_that_does_not_fit_its_message_is_corrupt(fields: bytes, complaint: str) -> None:
+    under_crc = struct.pack(">bbq", 1, 0, 1000) + fields
     message_set = struct.pack(">qiI", 0, len(under_crc) + 4, zlib.crc32(under_crc)) + under_crc
-    with pytest.raises(CorruptBatch):
+    with pytest.raises(CorruptBatch, match=complaint):
         list(iterate_legacy_records(message_set))
 
 

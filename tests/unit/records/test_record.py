@@ -92,6 +92,18 @@ def test_nonsense_inside_a_record_is_corrupt(payload: bytes, codec: Compression)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("fault", ["header value beyond the batch", "value beyond the record", "key beyond the record"])
+def test_damaged_record_is_not_given_out_before_the_damage_is_found(fault: str) -> None:
+    with pytest.raises(CorruptBatch):
+        next(iterate_records(batch_of_payload(MALFORMED_RECORDS[fault], 1)))
+
+
+def test_damaged_key_is_not_given_out_before_the_damage_is_found() -> None:
+    long_key = raw_record(key=encode_varint(20) + b"k") + bytes(30)
+    with pytest.raises(CorruptBatch):
+        next(iterate_keys(batch_of_payload(long_key, 1)))
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -114,6 +126,11 @@ def test_record_count_that_differs_from_the_records_is_corrupt(record_count: int
         list(iterate_records(batch))
     with pytest.raises(CorruptBatch):
         list(iterate_keys(batch))
+
+
+def test_negative_record_count_of_no_bytes_is_corrupt() -> None:
+    with pytest.raises(CorruptBatch):
+        iterate_records(batch_of_payload(b"", -1))
 
 
 def test_offset_that_repeats_is_corrupt() -> None:
