@@ -6,6 +6,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.record import Record
+from quorate.storage.cleaner import clean
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import parent_of
 from quorate.storage.log import PartitionLog
@@ -75,6 +76,7 @@ class LogWorkload:
             self._truncate: 2,
             self._start_anew: 1,
             self._delete_records: 2,
+            self._compact: 4,
             self._reopen: 2,
             self._look: 1,
         }
@@ -222,6 +224,17 @@ class LogWorkload:
         self.model.highest_start = max(self.model.highest_start, offset)
         self.log.delete_records_before(offset)
         self.model.lowest_start = self.model.highest_start = self.log.log_start_offset
+
+    def _compact(self) -> None:
+        """Another thread compacts while the loop may append, delete and truncate."""
+        plan = self.log.plan_cleaning(self.now_ms)
+        if plan is None:
+            return
+        self.model.begin_compaction(plan.sources[-1].end_offset)
+        cleaned = clean(self.disk, plan, max_keys=self.random.choice([3, 1000]))
+        if self.random.random() < 0.3:
+            self.random.choice([self._append, self._retain, self._truncate, self._delete_records])()
+        self.log.install(cleaned)
 
     def _reopen(self) -> None:
         self.log.close()

@@ -168,7 +168,7 @@ def _is_full(state: LogState, segment: Segment, placed: list[PlacedBatch], size_
     config = state.config
     return (
         segment.size_bytes + size_bytes > config.segment_bytes
-        or _age_ms(segment, placed, now_ms) > config.segment_ms
+        or _age_ms(segment, placed, now_ms) > config.max_segment_ms
         or segment.offset_index.size_bytes >= config.segment_index_bytes - segment.offset_index.entry_bytes
         or segment.time_index.size_bytes >= config.segment_index_bytes - segment.time_index.entry_bytes
         or not segment.holds(placed[-1].last_offset)

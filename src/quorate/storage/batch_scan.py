@@ -21,18 +21,23 @@ def scan_headers(file: DiskFile, position: int, end: int) -> Iterator[tuple[int,
         position += header.size_bytes
 
 
-def scan_and_check(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """As ``scan_headers``, and raise ``CorruptBatch`` at the first batch that is torn or has a wrong CRC."""
-    chunk, chunk_start = b"", position
+def read_batches(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Each batch with its bytes; ``CorruptBatch`` at the first that is torn or has a wrong CRC."""
+    chunk, chunk_start = memoryview(b""), position
     while position < end:
         if position + HEADER_SIZE_BYTES > chunk_start + len(chunk):
-            chunk, chunk_start = file.read(position, min(_CONTENT_CHUNK_BYTES, end - position)), position
+            chunk, chunk_start = _chunk(file, position, min(_CONTENT_CHUNK_BYTES, end - position)), position
         header = read_header(chunk, position - chunk_start)
-        if position + header.size_bytes > end:
+        batch_end = position + header.size_bytes
+        if batch_end > end:
             raise CorruptBatch(f"batch at position {position} is cut off by the end of the file")
-        if position + header.size_bytes > chunk_start + len(chunk):
+        if batch_end > chunk_start + len(chunk):
             length = min(max(header.size_bytes, _CONTENT_CHUNK_BYTES), end - position)
-            chunk, chunk_start = file.read(position, length), position
+            chunk, chunk_start = _chunk(file, position, length), position
         check_crc(chunk, position - chunk_start, header)
-        yield position, header
-        position += header.size_bytes
+        yield position, header, chunk[position - chunk_start : batch_end - chunk_start]
+        position = batch_end
+
+
+def _chunk(file: DiskFile, position: int, length: int) -> memoryview:
+    return memoryview(file.read(position, length))

@@ -37,6 +37,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     producer_id_expiration_ms: int = _DAY_MS
 
     @property
+    def max_segment_ms(self) -> int:
+        """A record can be compacted only when its segment is closed, so the lag bounds the segment's age too."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+    @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
 

@@ -7,9 +7,10 @@ for it. Time comes in as an argument.
 
 from quorate.kernel.disk import Buffer, Disk
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.storage import appending, reading, retention, timestamps, truncation
+from quorate.storage import appending, cleaner, reading, retention, timestamps, truncation
 from quorate.storage.appending import AppendInfo
 from quorate.storage.checkpoints import EpochStart
+from quorate.storage.cleaner import CleanedLog, CleaningPlan
 from quorate.storage.closing import close, delete
 from quorate.storage.config import LogConfig
 from quorate.storage.producer_state import ProducerStates
@@ -155,6 +156,18 @@ class PartitionLog:
         with self._state.disk_failures_are_final():
             limit = self._state.log_end_offset if up_to_offset is None else up_to_offset
             return retention.apply_retention(self._state, now_ms, limit)
+
+    def plan_cleaning(self, now_ms: int, *, up_to_offset: Offset | None = None) -> CleaningPlan | None:
+        """What to compact now, below ``up_to_offset`` (a high watermark), for ``cleaner.clean`` in a worker thread."""
+        self._state.require_usable()
+        limit = self._state.log_end_offset if up_to_offset is None else up_to_offset
+        return cleaner.plan_cleaning(self._state, now_ms, limit)
+
+    def install(self, cleaned: CleanedLog) -> bool:
+        """Put what ``cleaner.clean`` has made in place; False if the log changed so that not all of it fits."""
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            return cleaner.install(self._state, cleaned)
 
     def expire_producers(self, now_ms: int) -> None:
         self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)

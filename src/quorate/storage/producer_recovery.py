@@ -5,10 +5,14 @@ from collections.abc import Container
 from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
 from quorate.records.errors import CorruptBatch
+from quorate.storage.batch_scan import scan_headers
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, offsets_of, path_of
 from quorate.storage.producer_snapshot import decode_snapshot
 from quorate.storage.producer_state import ProducerStates
+from quorate.storage.segment import Segment
 from quorate.storage.segments import Segments
+
+_IN_FLIGHT_BYTES = 1 << 20
 
 
 def rebuild_producers(disk: Disk, directory: str, segments: Segments, end: Offset) -> ProducerStates:
@@ -16,6 +20,7 @@ def rebuild_producers(disk: Disk, directory: str, segments: Segments, end: Offse
     for offset in reversed([offset for offset in offsets if offset <= end]):
         states = _read_snapshot(disk, path_of(directory, offset, PRODUCER_SNAPSHOT))
         if states is not None:
+            _recall_windows(states, segments, offset)
             return _replay(states, segments, offset)
     return _replay(ProducerStates(), segments, segments.first.base_offset)
 
@@ -40,6 +45,34 @@ def _replay(states: ProducerStates, segments: Segments, start: Offset) -> Produc
         for _, header in segment.headers_from(segment.position_of(start)):
             states.advance(header, header.base_offset, header.max_timestamp)
     return states
+
+
+def _recall_windows(states: ProducerStates, segments: Segments, end: Offset) -> None:
+    """A snapshot knows one batch of each producer; a retry may be of an earlier one, near the end of the log."""
+    if len(states) == 0:
+        return
+    recent = ProducerStates()
+    for segment, start, stop in _last_bytes(segments, end):
+        for _, header in scan_headers(segment.file, start, stop):
+            recent.advance(header, header.base_offset, header.max_timestamp)
+    for producer_id, entry in states:
+        window = recent.get(producer_id)
+        if window is not None and window.ends_like(entry):
+            entry.batches = window.batches
+
+
+def _last_bytes(segments: Segments, end: Offset) -> list[tuple[Segment, int, int]]:
+    """Where the last batches below ``end`` are, in order, about as much as producers can have in flight."""
+    pieces = []
+    wanted_bytes = _IN_FLIGHT_BYTES
+    for segment in reversed(segments.up_to(end)):
+        stop = segment.position_of(end)
+        start = segment.offset_index.position_at_or_before(max(0, stop - wanted_bytes))
+        pieces.append((segment, start, stop))
+        wanted_bytes -= stop - start
+        if wanted_bytes <= 0:
+            break
+    return pieces[::-1]
 
 
 def _read_snapshot(disk: Disk, path: str) -> ProducerStates | None:

@@ -41,6 +41,10 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    def ends_like(self, other: "ProducerEntry") -> bool:
+        """Whether both know the same last batch; its timestamp may differ where compaction took its newest record."""
+        return (self.epoch, self.last_sequence) == (other.epoch, other.last_sequence)
+
     def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
         if header.producer_epoch != self.epoch:
             return None

@@ -7,7 +7,7 @@ import msgspec
 from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
-from quorate.storage.batch_scan import scan_and_check, scan_headers
+from quorate.storage.batch_scan import read_batches, scan_headers
 from quorate.storage.index_repair import indexes_are_usable
 from quorate.storage.segment import PlacedBatch, Segment
 
@@ -27,7 +27,7 @@ def recover_segment(
     checked_from = segment.size_bytes
     reason = None
     try:
-        for position, header in scan_and_check(segment.file, checked_from, file_size):
+        for position, header, _ in read_batches(segment.file, checked_from, file_size):
             _require_follows(segment, header, next_offset)
             segment.note(PlacedBatch.of(header), position, index_interval_bytes)
             on_batch(header)

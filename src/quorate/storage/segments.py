@@ -40,6 +40,10 @@ class Segments:
         """The segment that holds the offset and all after it."""
         return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
+    def up_to(self, offset: Offset) -> list[Segment]:
+        """All segments that start before the offset."""
+        return self._segments[: bisect_left(self._bases, offset)]
+
     def based_above(self, offset: Offset) -> list[Segment]:
         return self._segments[bisect_right(self._bases, offset) :]
 

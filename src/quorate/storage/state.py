@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
-from quorate.storage.checkpoints import write_offset
+from quorate.storage.checkpoints import read_offset, write_offset
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import Durability
 from quorate.storage.epoch_cache import LeaderEpochCache
-from quorate.storage.file_names import LOG_START_CHECKPOINT
+from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.recent_batches import RecentBatches
 from quorate.storage.segments import Segments
@@ -20,6 +20,7 @@ class LogState:
     """Belongs to the loop's thread; ``durability`` says what a syncing thread may touch."""
 
     __slots__ = (
+        "_cleaned_up_to",
         "config",
         "directory",
         "disk",
@@ -32,6 +33,7 @@ class LogState:
         "producers",
         "recent",
         "segments",
+        "truncations",
     )
 
     def __init__(
@@ -59,6 +61,8 @@ class LogState:
         self.log_start_is_stored = log_start_is_stored
         self.log_end_offset = log_end_offset
         self.recent = RecentBatches(log_end_offset)
+        self._cleaned_up_to: Offset | None = None
+        self.truncations = 0  # How often the end of the log was taken away.
         # Set for good when the disk failed in a way that leaves unknown what it holds.
         self.failure: OSError | None = None
 
@@ -66,6 +70,18 @@ class LogState:
         """Make the start of the log durable: from here on it is this one, also after a crash."""
         write_offset(self.disk, f"{self.directory}/{LOG_START_CHECKPOINT}", offset)
         self.log_start_is_stored = True
+
+    @property
+    def cleaned_up_to(self) -> Offset:
+        """Below, the log was compacted. Read when it is first asked for: most logs are never compacted."""
+        if self._cleaned_up_to is None:
+            stored = read_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}")
+            self._cleaned_up_to = min(stored or Offset(0), self.log_end_offset)
+        return self._cleaned_up_to
+
+    def store_cleaned_up_to(self, offset: Offset) -> None:
+        write_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}", offset)
+        self._cleaned_up_to = offset
 
     def require_usable(self) -> None:
         if self.failure is not None:

@@ -26,6 +26,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         truncate_fully_and_start_at(state, state.log_start_offset)
         return
     later = state.segments.based_above(segment.base_offset)
+    state.truncations += 1
     state.durability.lower(end)
     remove_snapshots(state.disk, state.directory, above=end)
     _remove(state, later)
@@ -36,6 +37,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         segment.forget_from(end)
     state.log_end_offset = end
     state.recent.forget(end)
+    _forget_cleaning(state, end)
     if state.epochs.truncate_from_end(end):
         state.durability.note_epochs(state.epochs.entries())
     state.producers = rebuild_producers(state.disk, state.directory, state.segments, end)
@@ -43,6 +45,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
 
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     """Empty the log; its next record gets ``offset``, which may be below or above all that it had."""
+    state.truncations += 1
     state.durability.lower(offset)
     state.store_log_start(offset)
     remove_snapshots(state.disk, state.directory, above=Offset(-1))
@@ -50,6 +53,7 @@ def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     state.segments = Segments([Segment(state.disk, state.directory, offset, is_new=True)])
     state.log_start_offset = state.log_end_offset = offset
     state.recent.forget(offset)
+    _forget_cleaning(state, offset)
     state.epochs.truncate_from_end(Offset(0))
     state.durability.note_epochs(state.epochs.entries())
     state.durability.start_at(offset)
@@ -62,6 +66,12 @@ def _cut_at(segment: Segment, offset: Offset) -> tuple[int, Offset]:
         if header.last_offset >= offset:
             return position, min(offset, header.base_offset)
     return segment.size_bytes, offset
+
+
+def _forget_cleaning(state: LogState, end: Offset) -> None:
+    """What comes after is new. A checkpoint that a crash leaves too high costs a round of compaction, no record."""
+    if state.cleaned_up_to > end:
+        state.store_cleaned_up_to(end)
 
 
 def _remove(state: LogState, segments: list[Segment]) -> None:

@@ -1,0 +1,215 @@
+"""Compacting a log in three steps: plan it, do the work aside, put the result in place.
+
+``plan_cleaning`` and ``install`` belong to the loop's thread, ``clean`` to a worker's: it reads only files that no
+longer change, through handles that the plan holds, and writes only files that the log does not know yet. Whatever
+happens to the log meanwhile, ``install`` takes what still fits and throws the rest away.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from quorate.kernel.disk import Buffer, Disk, DiskFile
+from quorate.kernel.ids import Offset
+from quorate.records.batch import read_header
+from quorate.storage.batch_scan import read_batches
+from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_batch
+from quorate.storage.config import LogConfig
+from quorate.storage.file_names import CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.state import LogState
+from quorate.storage.swap import carry_out_swap, decide_swap
+
+_MAX_KEYS = 1_000_000  # About 150 bytes each; a round that has seen as many stops there.
+_WRITE_BYTES = 1 << 20
+
+
+class CleaningSource(msgspec.Struct, frozen=True):
+    segment: Segment
+    end_offset: Offset
+    file: DiskFile
+    size_bytes: int
+    index_bytes: int
+
+
+class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
+    directory: str
+    config: LogConfig
+    now_ms: int
+    truncations: int  # Of the log so far: if there are more when it is done, the work is void.
+    first_dirty_offset: Offset
+    sources: list[CleaningSource]
+    last_offsets_of_producers: frozenset[Offset]
+
+
+class CleanedGroup(msgspec.Struct, frozen=True):
+    """One new segment and those it stands for."""
+
+    segment: Segment
+    sources: list[CleaningSource]
+
+
+class CleanedLog(msgspec.Struct, frozen=True, kw_only=True):
+    plan: CleaningPlan
+    groups: list[CleanedGroup]
+    cleaned_up_to: Offset
+
+
+def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> CleaningPlan | None:
+    """What should be compacted now; None where there is too little to gain."""
+    if not state.config.compacts:
+        return None
+    sources = list(_cleanable(state, now_ms, up_to_offset))
+    first_dirty = max(state.cleaned_up_to, state.log_start_offset)
+    dirty = [source for source in sources if source.end_offset > first_dirty]
+    if not dirty or not _is_worth_it(sources, dirty, state.config, now_ms):
+        return None
+    last_offsets = (entry.batches[-1].last_offset for _, entry in state.producers if entry.batches)
+    return CleaningPlan(
+        directory=state.directory,
+        config=state.config,
+        now_ms=now_ms,
+        truncations=state.truncations,
+        first_dirty_offset=first_dirty,
+        sources=sources,
+        last_offsets_of_producers=frozenset(last_offsets),
+    )
+
+
+def clean(disk: Disk, plan: CleaningPlan, *, max_keys: int = _MAX_KEYS) -> CleanedLog:
+    """Write the compacted segments beside the log, synced. ``CorruptBatch`` if a source has rotted: nothing is lost."""
+    latest = _latest_offsets(plan, max_keys)
+    last_of_round = Offset(plan.sources[-1].end_offset - 1)
+    rules = CompactionRules(
+        latest=latest,
+        now_ms=plan.now_ms,
+        delete_retention_ms=plan.config.delete_retention_ms,
+        kept_last_offsets=plan.last_offsets_of_producers | {last_of_round},
+    )
+    reached = [source for source in plan.sources if source.segment.base_offset < latest.end]
+    groups = [_clean_group(disk, plan, sources, rules) for sources in _grouped(reached, plan.config)]
+    return CleanedLog(plan=plan, groups=[group for group in groups if group], cleaned_up_to=latest.end)
+
+
+def install(state: LogState, cleaned: CleanedLog) -> bool:
+    """Put the compacted segments in place; False if the log was truncated meanwhile, or has lost some of them."""
+    current = set(map(id, state.segments))
+    is_void = state.truncations != cleaned.plan.truncations
+    complete = not is_void
+    for group in cleaned.groups:
+        if is_void or not all(id(source.segment) in current for source in group.sources):
+            group.segment.remove()
+            complete = False
+        else:
+            _swap_in(state, group)
+    if complete:
+        state.store_cleaned_up_to(cleaned.cleaned_up_to)
+    return complete
+
+
+def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[CleaningSource]:
+    """Segments from the first on that will not change: durable, committed, and older than the lag."""
+    limit = min(up_to_offset, state.durability.recovery_point)
+    newest_ms = now_ms - state.config.min_compaction_lag_ms
+    for segment, end in state.segments.with_ends(state.log_end_offset)[:-1]:
+        if end > limit or (state.config.min_compaction_lag_ms > 0 and segment.max_timestamp().timestamp_ms > newest_ms):
+            return
+        index_bytes = max(segment.offset_index.size_bytes, segment.time_index.size_bytes)
+        yield CleaningSource(segment, end, segment.file, segment.size_bytes, index_bytes)
+
+
+def _is_worth_it(sources: list[CleaningSource], dirty: list[CleaningSource], config: LogConfig, now_ms: int) -> bool:
+    dirty_bytes = sum(source.size_bytes for source in dirty)
+    if dirty_bytes == 0:
+        return False
+    first_ms = dirty[0].segment.first_timestamp()
+    if 0 <= first_ms < now_ms - config.max_compaction_lag_ms:
+        return True
+    return dirty_bytes > config.min_cleanable_dirty_ratio * sum(source.size_bytes for source in sources)
+
+
+def _latest_offsets(plan: CleaningPlan, max_keys: int) -> LatestOffsets:
+    latest = LatestOffsets(plan.first_dirty_offset)
+    for source in plan.sources:
+        if source.end_offset <= plan.first_dirty_offset:
+            continue
+        for _, header, batch in read_batches(source.file, 0, source.size_bytes):
+            if len(latest) >= max_keys:
+                return latest
+            if header.last_offset >= plan.first_dirty_offset:
+                latest.add(batch, header)
+        latest.end = source.end_offset
+    return latest
+
+
+def _grouped(sources: list[CleaningSource], config: LogConfig) -> Iterator[list[CleaningSource]]:
+    """Neighbours that fit into one segment together, so that compaction does not leave ever smaller ones."""
+    group: list[CleaningSource] = []
+    for source in sources:
+        if group and not _fits(group, source, config):
+            yield group
+            group = []
+        group.append(source)
+    if group:
+        yield group
+
+
+def _fits(group: list[CleaningSource], source: CleaningSource, config: LogConfig) -> bool:
+    together = [*group, source]
+    return (
+        sum(each.size_bytes for each in together) <= config.segment_bytes
+        and sum(each.index_bytes for each in together) <= config.segment_index_bytes
+        and group[0].segment.holds(Offset(source.end_offset - 1))
+    )
+
+
+def _clean_group(
+    disk: Disk, plan: CleaningPlan, sources: list[CleaningSource], rules: CompactionRules
+) -> CleanedGroup | None:
+    """None where there is nothing to gain."""
+    base_offset = sources[0].segment.base_offset
+    segment = Segment(disk, plan.directory, base_offset, is_new=True, suffix=CLEANED)
+    segment.remove()  # What an earlier round may have left.
+    segment.create()
+    changed = len(sources) > 1
+    pending: list[Buffer] = []
+    for source in sources:
+        for _, header, batch in read_batches(source.file, 0, source.size_bytes):
+            kept = compact_batch(batch, header, rules)
+            changed = changed or kept is not batch
+            if kept:
+                _add(segment, pending, kept, plan.config.index_interval_bytes)
+    if not changed:
+        segment.remove()
+        return None
+    segment.file.append(pending)
+    segment.seal()
+    for file in segment.files():
+        file.sync()
+    return CleanedGroup(segment, sources)
+
+
+def _add(segment: Segment, pending: list[Buffer], batch: memoryview | bytes, index_interval_bytes: int) -> None:
+    segment.note(PlacedBatch.of(read_header(batch)), segment.size_bytes, index_interval_bytes)
+    pending.append(bytes(batch))
+    if sum(map(len, pending)) >= _WRITE_BYTES:
+        segment.file.append(pending)
+        pending.clear()
+
+
+def _swap_in(state: LogState, group: CleanedGroup) -> None:
+    base_offset = group.segment.base_offset
+    replaced = [source.segment for source in group.sources]
+    decide_swap(state.disk, state.directory, base_offset)
+    carry_out_swap(state.disk, state.directory, base_offset, [segment.base_offset for segment in replaced])
+    for suffix in (OFFSET_INDEX, TIME_INDEX):
+        state.disk.rename(
+            path_of(state.directory, base_offset, suffix + CLEANED), path_of(state.directory, base_offset, suffix)
+        )
+    new = Segment(state.disk, state.directory, base_offset, is_new=False)
+    new.size_bytes = group.segment.size_bytes
+    new.is_sealed = True
+    for segment in replaced:
+        segment.release()
+    group.segment.release()
+    state.segments.replace(replaced, [new])

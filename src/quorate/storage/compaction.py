@@ -1,0 +1,110 @@
+"""Which records of a compacted log stay: the latest of each key, and tombstones for a while (KIP-534). Pure.
+
+Offsets never change. A batch from which nothing goes is kept byte for byte; otherwise it is built again, sparse, with
+its codec. A batch that loses all its records is kept as a bare header where it tells something that nothing else does.
+"""
+
+from collections.abc import Container
+from hashlib import blake2b
+
+import msgspec
+
+from quorate.kernel.ids import Offset
+from quorate.records.attributes import TimestampType
+from quorate.records.batch import BatchHeader
+from quorate.records.builder import build_batch
+from quorate.records.record import Record, iterate_keys, iterate_records
+
+_DIGEST_BYTES = 20
+_NOWHERE = Offset(-1)
+
+
+class LatestOffsets:
+    """The latest offset of each key in the dirty part of a log. Long keys count by their digest, to save memory."""
+
+    __slots__ = ("_offsets", "end")
+
+    def __init__(self, start: Offset) -> None:
+        self._offsets: dict[bytes, Offset] = {}
+        self.end = start  # Records at or above were not looked at, so nothing can be said against them.
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def add(self, batch: memoryview, header: BatchHeader) -> None:
+        if not header.is_control:
+            offsets = self._offsets
+            for offset, key, _ in iterate_keys(batch):
+                if key is not None:
+                    offsets[_short(key)] = offset
+        self.end = header.next_offset
+
+    def of(self, key: bytes) -> Offset:
+        return self._offsets.get(_short(key), _NOWHERE)
+
+
+class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):
+    latest: LatestOffsets
+    now_ms: int
+    delete_retention_ms: int
+    # Batches that end with one of these stay, if only as a header: a producer's last one, and the last of the round,
+    # without which the end of the log could be forgotten.
+    kept_last_offsets: Container[Offset]
+
+
+def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
+    """What stays of the batch; empty if nothing does."""
+    if header.is_control:
+        return batch
+    horizon_ms = header.base_timestamp if header.has_delete_horizon else None
+    kept, has_tombstone = _kept_offsets(batch, horizon_ms, rules)
+    if not kept:
+        return _header_alone(batch, header) if header.last_offset in rules.kept_last_offsets else b""
+    if has_tombstone and horizon_ms is None:
+        horizon_ms = rules.now_ms + rules.delete_retention_ms
+    elif len(kept) == header.record_count:
+        return batch
+    records = [record for record in iterate_records(batch) if record.offset in kept]
+    return _rebuild(records, header, horizon_ms)
+
+
+def _kept_offsets(batch: memoryview, horizon_ms: int | None, rules: CompactionRules) -> tuple[set[Offset], bool]:
+    """The offsets of the records that stay, and whether there is a tombstone among them."""
+    tombstones_go = horizon_ms is not None and horizon_ms <= rules.now_ms
+    latest = rules.latest
+    kept: set[Offset] = set()
+    has_tombstone = False
+    for offset, key, has_value in iterate_keys(batch):
+        if offset < latest.end and (key is None or offset < latest.of(key) or (tombstones_go and not has_value)):
+            continue
+        kept.add(offset)
+        has_tombstone = has_tombstone or not has_value
+    return kept, has_tombstone
+
+
+def _header_alone(batch: memoryview, header: BatchHeader) -> memoryview | bytes:
+    if header.record_count == 0:
+        return batch
+    return _rebuild([], header, None)
+
+
+def _rebuild(records: list[Record], header: BatchHeader, horizon_ms: int | None) -> bytes:
+    keeps_maximum = not records or header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return build_batch(
+        records,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        leader_epoch=header.partition_leader_epoch,
+        compression=header.compression,
+        timestamp_type=header.timestamp_type,
+        max_timestamp=header.max_timestamp if keeps_maximum else None,
+        delete_horizon_ms=horizon_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+
+
+def _short(key: bytes) -> bytes:
+    return key if len(key) <= _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
