@@ -84,9 +84,9 @@ class Node:
         )
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
+        await self._join_cluster(advertised)
         self.groups = GroupCoordinator(self)
         self.groups.start()
-        await self._join_cluster(advertised)
         self._housekeeping = Housekeeping(
             HousekeepingConfig(
                 retention_interval_ms=self.int_config("log.retention.check.interval.ms"),
