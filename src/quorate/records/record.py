@@ -1,7 +1,7 @@
 """Single records inside a batch of magic 2. Pure.
 
-The loops here run once per record, in compaction and in every reader. So numbers of one byte, which is most of them,
-are taken apart in place, and only longer ones cost a call. Whatever the bytes are, the outcome is records or
+The loops here run once per record, in compaction and in every reader, so they keep numbers folded (see ``varint``) as
+long as they can and leave running past the end to ``IndexError``. Whatever the bytes are, the outcome is records or
 ``CorruptBatch``.
 """
 
@@ -45,7 +45,7 @@ def iterate_records(buffer: Buffer, position: int = 0, *, limit_bytes: int = DEF
 def iterate_keys(
     buffer: Buffer, position: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[tuple[Offset, bytes | None, bool]]:
-    """Yield offset, key and whether there is a value: all that compaction asks, at half the cost of whole records."""
+    """Yield offset, key and whether there is a value: all that compaction asks, without reading values or headers."""
     header = read_header(buffer, position)
     return _keys_of(read_payload(buffer, position, header, limit_bytes=limit_bytes), header)
 
@@ -73,22 +73,11 @@ def _records_of(data: bytes, header: BatchHeader) -> Iterator[Record]:
     position, previous = 0, -1
     try:
         for _ in range(header.record_count):
-            size = data[position]
-            if size < 0x80:
-                position += 1
-            else:
-                size, position = read_folded(data, position, VARINT_BITS)
+            size, position = read_folded(data, position, VARINT_BITS)
             end = position + (size >> 1)
-            timestamp_delta = data[position + 1]  # Behind the record's attributes, which have no meaning yet.
-            if timestamp_delta < 0x80:
-                position += 2
-            else:
-                timestamp_delta, position = read_folded(data, position + 1, VARLONG_BITS)
-            offset_delta = data[position]
-            if offset_delta < 0x80:
-                position += 1
-            else:
-                offset_delta, position = read_folded(data, position, VARINT_BITS)
+            # Passing over the record's attributes, which have no meaning yet.
+            timestamp_delta, position = read_folded(data, position + 1, VARLONG_BITS)
+            offset_delta, position = read_folded(data, position, VARINT_BITS)
             if (size | offset_delta) & 1 or not previous < offset_delta <= last_offset_delta:
                 raise _wrong_place(size, offset_delta, header)
             previous = offset_delta
