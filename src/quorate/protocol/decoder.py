@@ -63,7 +63,7 @@ class _DecoderWriter:
         self.source = Source("decode(frame, position)", _NAMES)
         self._version = version
         self._flexible = flexible
-        self._text = "str(frame[position:stop], 'utf-8')" if in_place else "frame[position:stop].decode()"
+        self._text = "frame[position:stop].tobytes().decode()" if in_place else "frame[position:stop].decode()"
         self._run: list[tuple[str, str, int]] = []
 
     def struct(self, message_type: type[Message], path: str) -> str:
