@@ -1,0 +1,1 @@
+"""Kafka's protocol: messages generated from its definitions, codecs specialised from them, frames. Pure."""

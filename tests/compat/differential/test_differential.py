@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from quorate.protocol.apis import APIS, Api
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.frames import encode_request, encode_response
 from quorate.protocol.schema import Request, Response, VersionedMessage
@@ -59,21 +60,23 @@ def test_same_bytes_and_same_values_as(oracle: Oracle, message_type: type[Versio
             assert decode(message_type, verdict.encoded, version) == message, f"version {version}"
 
 
-@pytest.mark.parametrize("message_type", message_types(), ids=lambda message_type: message_type.__name__)
-def test_same_frames_as_kafka_python(message_type: type[VersionedMessage]) -> None:
+def _frame(message: VersionedMessage, version: int) -> bytes:
+    if isinstance(message, Request):
+        return joined(encode_request(CORRELATION_ID, "somebody", message, version))
+    assert isinstance(message, Response)
+    return joined(encode_response(CORRELATION_ID, message, version))
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_same_frames_as_kafka_python(api: Api) -> None:
     oracle = KafkaPythonOracle()
-    for version in _shared_versions(oracle, message_type):
-        message = _samples(oracle, message_type, version)[0]
-        if isinstance(message, Request):
-            frame = joined(encode_request(CORRELATION_ID, "somebody", message, version))
-        elif isinstance(message, Response):
-            frame = joined(encode_response(CORRELATION_ID, message, version))
-        else:
-            pytest.skip("a data type has no frame")
+    for message_type in (api.request_type, api.response_type):
+        for version in _shared_versions(oracle, message_type):
+            message = _samples(oracle, message_type, version)[0]
 
-        theirs = oracle.frame(message_type, version, joined(encode(message, version)), CORRELATION_ID, "somebody")
+            theirs = oracle.frame(message_type, version, joined(encode(message, version)), CORRELATION_ID, "somebody")
 
-        assert frame == theirs, f"version {version}"
+            assert _frame(message, version) == theirs, f"{message_type.__name__} version {version}"
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
