@@ -15,7 +15,7 @@ from quorate.broker.handlers.api_versions import unsupported_version_response
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import ApiKey
-from quorate.protocol.codec import decode
+from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import (
     RequestHeader,
@@ -45,7 +45,8 @@ class Dispatcher:
             api = APIS.get(header.api_key)
             if api is None or not header.is_known or not api.min_version <= header.api_version <= api.max_version:
                 return self._refuse_version(header)
-            request = decode(api.request, frame, header.api_version, header.body_position)
+            # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some (Metadata, all topics).
+            request, _ = decode_part(api.request, frame, header.api_version, header.body_position)
         except ProtocolError as error:
             logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
             raise CloseConnection(str(error)) from error
