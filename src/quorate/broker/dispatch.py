@@ -45,7 +45,7 @@ class Dispatcher:
             api = APIS.get(header.api_key)
             if api is None or not header.is_known or not api.min_version <= header.api_version <= api.max_version:
                 return self._refuse_version(header)
-            # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some (Metadata, all topics).
+            # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some with Metadata.
             request, _ = decode_part(api.request, frame, header.api_version, header.body_position)
         except ProtocolError as error:
             logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)

@@ -18,6 +18,7 @@ from quorate.broker.partitions import Partitions
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
+from quorate.storage.cleaner import clean
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +114,6 @@ class Housekeeping:
         plan = partition.log.plan_cleaning(self._clock.now_ms(), up_to_offset=partition.high_watermark)
         if plan is None:
             return
-        from quorate.storage.cleaner import clean
-
         cleaned = await self._loop.run_in_executor(self._executor, clean, self._disk, plan)
         # The topic may have been deleted meanwhile.
         if partition.failure is None:
