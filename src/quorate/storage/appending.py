@@ -94,6 +94,7 @@ def roll(state: LogState) -> None:
     state.durability.note_sealed(
         SealedSegment(end_offset=state.log_end_offset, files=old.files(), producer_snapshot=snapshot)
     )
+    old.release()
     # The indexes were created just now; their names, too, must be durable before the recovery point passes them.
     state.durability.note_file_created()
     state.segments.add(Segment(state.disk, state.directory, state.log_end_offset, is_new=True))

@@ -31,6 +31,11 @@ class CleaningSource(msgspec.Struct, frozen=True):
     size_bytes: int
     index_bytes: int
 
+    @classmethod
+    def of(cls, segment: Segment, end_offset: Offset) -> "CleaningSource":
+        index_bytes = max(segment.offset_index.size_bytes, segment.time_index.size_bytes)
+        return cls(segment, end_offset, segment.file, segment.size_bytes, index_bytes)
+
 
 class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
@@ -59,10 +64,11 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
     """What should be compacted now; None where there is too little to gain."""
     if not state.config.compacts:
         return None
-    sources = list(_cleanable(state, now_ms, up_to_offset))
+    cleanable = list(_cleanable(state, now_ms, up_to_offset))
     first_dirty = max(state.cleaned_up_to, state.log_start_offset)
-    dirty = [source for source in sources if source.end_offset > first_dirty]
-    if not dirty or not _is_worth_it(sources, dirty, state.config, now_ms):
+    dirty = [segment for segment, end in cleanable if end > first_dirty]
+    size_bytes = sum(segment.size_bytes for segment, _ in cleanable)
+    if not dirty or not _is_worth_it(dirty, size_bytes, state.config, now_ms):
         return None
     last_offsets = (entry.batches[-1].last_offset for _, entry in state.producers if entry.batches)
     return CleaningPlan(
@@ -71,7 +77,7 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
         now_ms=now_ms,
         truncations=state.truncations,
         first_dirty_offset=first_dirty,
-        sources=sources,
+        sources=[CleaningSource.of(segment, end) for segment, end in cleanable],
         last_offsets_of_producers=frozenset(last_offsets),
     )
 
@@ -107,25 +113,24 @@ def install(state: LogState, cleaned: CleanedLog) -> bool:
     return complete
 
 
-def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[CleaningSource]:
-    """Segments from the first on that will not change: durable, committed, and older than the lag."""
+def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[tuple[Segment, Offset]]:
+    """Segments from the first on, with their ends, that will not change: durable, committed, older than the lag."""
     limit = min(up_to_offset, state.durability.recovery_point)
     newest_ms = now_ms - state.config.min_compaction_lag_ms
     for segment, end in state.segments.with_ends(state.log_end_offset)[:-1]:
         if end > limit or (state.config.min_compaction_lag_ms > 0 and segment.max_timestamp().timestamp_ms > newest_ms):
             return
-        index_bytes = max(segment.offset_index.size_bytes, segment.time_index.size_bytes)
-        yield CleaningSource(segment, end, segment.file, segment.size_bytes, index_bytes)
+        yield segment, end
 
 
-def _is_worth_it(sources: list[CleaningSource], dirty: list[CleaningSource], config: LogConfig, now_ms: int) -> bool:
-    dirty_bytes = sum(source.size_bytes for source in dirty)
+def _is_worth_it(dirty: list[Segment], cleanable_bytes: int, config: LogConfig, now_ms: int) -> bool:
+    dirty_bytes = sum(segment.size_bytes for segment in dirty)
     if dirty_bytes == 0:
         return False
-    first_ms = dirty[0].segment.first_timestamp()
+    first_ms = dirty[0].first_timestamp()
     if 0 <= first_ms < now_ms - config.max_compaction_lag_ms:
         return True
-    return dirty_bytes > config.min_cleanable_dirty_ratio * sum(source.size_bytes for source in sources)
+    return dirty_bytes > config.min_cleanable_dirty_ratio * cleanable_bytes
 
 
 def _latest_offsets(plan: CleaningPlan, max_keys: int) -> LatestOffsets:

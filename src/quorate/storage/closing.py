@@ -11,13 +11,12 @@ DELETED_SUFFIX = "-delete"
 
 def close(state: LogState) -> None:
     active = state.segments.active
-    state.durability.begin_sync()
     if active.is_created:
         active.seal()
         for file in active.files():
             file.sync()
         state.durability.note_file_created()
-    state.durability.sync(state.log_end_offset, None)
+    state.durability.sync(state.tail)
     if state.durability.recovery_point < state.log_end_offset:
         _checkpoint(state, state.log_end_offset)
     for segment in state.segments:

@@ -1,16 +1,17 @@
 """What of a log is known to be on the disk for good, and the files that say so.
 
-The loop's thread appends, rolls and truncates; one worker thread at a time runs ``sync``. Shared between them:
-``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock only), ``_sealed`` (the loop
-appends at its end, ``sync`` removes from its start) and ``_epochs``, ``_directory_is_dirty`` (set by the loop, taken by
-``sync``). ``sync`` names what it will make durable before it starts and publishes it after.
+The loop's thread appends, rolls and truncates; worker threads, one at a time, run ``sync``. Shared between them:
+``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock), ``_sealed`` (the loop appends at
+its end, ``sync`` removes from its start) and ``_epochs``, ``_directory_is_dirty`` (set by the loop, taken by ``sync``).
+``sync`` looks at the end of the log before it starts and publishes it when it is done.
 
 Two rules carry recovery: a file below the recovery point is synced with its indexes before the recovery point says so,
 and the recovery point is lowered, durably, before anything below it is taken away.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,6 +25,11 @@ from quorate.storage.file_names import (
     parent_of,
     path_of,
 )
+
+
+class LogTail(NamedTuple):
+    end_offset: Offset
+    active: DiskFile | None  # The file that grows; None before the first append to it.
 
 
 class SealedSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +48,7 @@ class Durability:
         "_epochs",
         "_lock",
         "_lowered_to",
+        "_one_at_a_time",
         "_parent_is_dirty",
         "_sealed",
         "recovery_point",
@@ -56,6 +63,7 @@ class Durability:
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
+        self._one_at_a_time = threading.Lock()
         self._lowered_to: Offset | None = None  # The lowest truncation since the running sync began.
         self._sealed: list[SealedSegment] = []
         self._epochs: Sequence[EpochStart] | None = None
@@ -71,27 +79,22 @@ class Durability:
     def note_epochs(self, epochs: Sequence[EpochStart]) -> None:
         self._epochs = epochs
 
-    def begin_sync(self) -> None:
-        """From here on truncations count against the sync. Before its end offset is taken, or one could be missed."""
-        self._lowered_to = None
-
-    def sync(self, end_offset: Offset, active: DiskFile | None) -> None:
-        """Make everything below ``end_offset`` durable; ``OSError`` if the disk fails, and then nothing is claimed."""
-        sealed = list(self._sealed)
-        self._sync_directory()
-        for segment in sealed:
-            for file in segment.files:
-                file.sync()
-        if active is not None:
-            active.sync()
-        self._store_epochs()
-        with self._lock:
-            lowered_to = self._lowered_to
-            if lowered_to is None:
-                self._settle(sealed)
-                self.synced_end_offset = max(self.synced_end_offset, end_offset)
-            else:
-                self.synced_end_offset = max(self.synced_end_offset, min(end_offset, lowered_to))
+    def sync(self, tail: Callable[[], LogTail]) -> None:
+        """Make everything below the end of the log durable; ``OSError`` if the disk fails: then nothing is claimed."""
+        with self._one_at_a_time:
+            # From here on truncations count against this sync: before the end is taken, or one could be missed.
+            self._lowered_to = None
+            end_offset, active = tail()
+            sealed = list(self._sealed)
+            self._sync_files(sealed, active if end_offset > self.synced_end_offset else None)
+            self._store_epochs()
+            with self._lock:
+                lowered_to = self._lowered_to
+                if lowered_to is None:
+                    self._settle(sealed)
+                    self.synced_end_offset = max(self.synced_end_offset, end_offset)
+                else:
+                    self.synced_end_offset = max(self.synced_end_offset, min(end_offset, lowered_to))
 
     def lower(self, offset: Offset) -> None:
         """Claim nothing at or above ``offset`` any more. Must come before it is taken away."""
@@ -114,7 +117,12 @@ class Durability:
             if recovery_point != self.recovery_point:
                 self._write_recovery_point(recovery_point)
 
-    def _sync_directory(self) -> None:
+    def _sync_files(self, sealed: list[SealedSegment], active: DiskFile | None) -> None:
+        for segment in sealed:
+            for file in segment.files:
+                file.sync()
+        if active is not None:
+            active.sync()
         if self._directory_is_dirty:
             self._directory_is_dirty = False
             self._disk.sync_directory(self._directory)

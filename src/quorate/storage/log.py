@@ -105,11 +105,8 @@ class PartitionLog:
         """Make everything that was appended before the call durable, and then say so in ``synced_end_offset``."""
         state = self._state
         state.require_usable()
-        state.durability.begin_sync()
-        end = state.log_end_offset
-        active = state.segments.active
         try:
-            state.durability.sync(end, active.file if active.is_created else None)
+            state.durability.sync(state.tail)
         except OSError as error:
             raise state.fail(error) from error
 

@@ -64,14 +64,16 @@ class _Recovery:
         self._directory = directory
         self._config = config
         names = disk.list_directory(directory)
-        self._is_new = not names
         self._bases = offsets_of(names, LOG)
         log_start = read_offset(disk, f"{directory}/{LOG_START_CHECKPOINT}")
         # A log of ours stores its start before it makes a second segment. Without that, and with several, the folder
         # was written by Apache Kafka, where the first segment tells the start and compaction leaves holes.
         self._log_start_is_stored = log_start is not None
         self._log_start = next(iter(self._bases), Offset(0)) if log_start is None else log_start
-        self._recovery_point = read_offset(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}") or Offset(0)
+        recovery_point = read_offset(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
+        # Before there is one, the folder itself may not be durable.
+        self._is_new = recovery_point is None
+        self._recovery_point = recovery_point or Offset(0)
         self._log_end = self._log_start
         self._trusted: list[Segment] = []
         self._scanned: list[Segment] = []
@@ -109,7 +111,7 @@ class _Recovery:
         )
         # The file may lack epochs that the scan has found; they must be in it before the recovery point passes them.
         durability.note_epochs(epochs.entries())
-        return LogState(
+        state = LogState(
             disk=self._disk,
             directory=self._directory,
             config=self._config,
@@ -121,6 +123,9 @@ class _Recovery:
             log_start_is_stored=self._log_start_is_stored,
             log_end_offset=self._log_end,
         )
+        for segment in segments:
+            segment.release()  # A node opens thousands of logs and uses few of them at once.
+        return state
 
     def summary(self) -> RecoverySummary:
         return RecoverySummary(
@@ -140,7 +145,6 @@ class _Recovery:
         if not indexes_are_usable(segment, end):
             rebuild_indexes(segment, self._config.index_interval_bytes)
         segment.is_sealed = True
-        segment.release()
         self._trusted.append(segment)
         self._log_end = end
 

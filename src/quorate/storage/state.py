@@ -8,7 +8,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.storage.checkpoints import read_offset, write_offset
 from quorate.storage.config import LogConfig
-from quorate.storage.durability import Durability
+from quorate.storage.durability import Durability, LogTail
 from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
@@ -65,6 +65,12 @@ class LogState:
         self.truncations = 0  # How often the end of the log was taken away.
         # Set for good when the disk failed in a way that leaves unknown what it holds.
         self.failure: OSError | None = None
+
+    def tail(self) -> LogTail:
+        """The end offset first: what is below it is then in this file, or in one that was sealed before."""
+        end_offset = self.log_end_offset
+        active = self.segments.active
+        return LogTail(end_offset, active.file if active.is_created else None)
 
     def store_log_start(self, offset: Offset) -> None:
         """Make the start of the log durable: from here on it is this one, also after a crash."""
