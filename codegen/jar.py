@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-KAFKA_VERSION = "4.4.0"
+KAFKA_VERSION = "4.3.1"
 ARTIFACT = f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
 FOLDER = Path(__file__).parent.parent / ".peers/codegen"
 COPY_ARTIFACT = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
