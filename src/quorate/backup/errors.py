@@ -1,0 +1,45 @@
+"""What can be wrong with a backup, each told in one sentence. Pure."""
+
+from quorate.kernel.errors import QuorateError
+
+
+class BackupError(QuorateError):
+    """Anything that stops a backup, a restore or a verification."""
+
+
+class ConfigError(BackupError):
+    """A config file that cannot be meant as it stands."""
+
+
+class DamagedSegment(BackupError):
+    """A segment object is not what its writer wrote; ``place`` says where, ``fault`` says what."""
+
+    def __init__(self, name: str, place: str, fault: str) -> None:
+        super().__init__(f"segment {name} is damaged: {place}: {fault}")
+        self.name = name
+        self.place = place
+        self.fault = fault
+
+
+class DamagedManifest(BackupError):
+    """A manifest is there and cannot be believed. It is never taken for "no backup yet"."""
+
+
+class RequirementFailed(BackupError):
+    """A commit was computed against another state than the one that it would follow."""
+
+
+class CommitConflict(BackupError):
+    """Another run has published the manifest that this one wanted to."""
+
+
+class StorageError(BackupError):
+    """The object storage refused or failed."""
+
+
+class ObjectNotFound(StorageError):
+    pass
+
+
+class ObjectExists(StorageError):
+    """Put-if-absent found an object of that name."""

@@ -1,0 +1,228 @@
+"""The manifest: everything that a backup holds, as one immutable JSON document. Pure.
+
+Manifests are numbered from 1 and never changed. The newest one is the backup; older ones tell its history, and the
+objects that they name stay. Per partition, segments and gaps together cover ``start_offset`` up to ``end_offset``
+without a hole and without overlap (``manifest_rules`` checks it before a manifest is written and after it is read).
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from quorate.backup.errors import DamagedManifest
+from quorate.backup.segment_layout import EpochStart
+from quorate.backup.segment_writer import FinishedSegment
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+
+FORMAT_VERSION = 1
+
+
+class Mode(StrEnum):
+    SNAPSHOT = "snapshot"
+    INCREMENTAL = "incremental"
+    CONTINUOUS = "continuous"
+
+
+class Isolation(StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class GapReason(StrEnum):
+    RETENTION = "retention"  # The cluster deleted the records before they were copied.
+    EMPTY = "empty"  # The log has no batch there: compacted away, or never written. Nothing is missing.
+    UNREADABLE = "unreadable"  # The broker gave no sound batch for these offsets.
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether records are, or may be, missing."""
+        return self is not GapReason.EMPTY
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    start_offset: Offset
+    end_offset: Offset
+    reason: GapReason
+    detail: str = ""
+
+
+class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One object. All fields but the last are as its footer has them."""
+
+    name: str  # Below the backup's folder.
+    size_bytes: int
+    sha256: str
+    start_offset: Offset
+    end_offset: Offset
+    first_offset: Offset
+    last_offset: Offset
+    min_timestamp: int | None
+    max_timestamp: int | None
+    batch_count: int
+    record_count: int
+    batch_bytes: int
+    superseded_from_offset: Offset | None = None  # From here on a later segment holds what the log has now.
+
+    @property
+    def live_end_offset(self) -> Offset:
+        return self.end_offset if self.superseded_from_offset is None else self.superseded_from_offset
+
+
+class SupersededTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Offsets that were copied and then truncated by the cluster. What was copied is kept, aside."""
+
+    start_offset: Offset
+    end_offset: Offset
+    leader_epoch: LeaderEpoch  # The last one copied before the truncation.
+    found_in_manifest: int
+    segments: list[SegmentEntry] = []  # Those that no live offset is left of.
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, order=True):
+    first_offset: Offset
+    producer_id: ProducerId
+
+
+class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    partition: PartitionIndex
+    start_offset: Offset
+    end_offset: Offset  # The next run goes on from here.
+    captured_start_offset: Offset  # The log's own ends when the run began.
+    captured_end_offset: Offset
+    segments: list[SegmentEntry] = []
+    gaps: list[Gap] = []
+    superseded: list[SupersededTail] = []
+    leader_epochs: list[EpochStart] = []
+    aborted_transactions: list[AbortedTransaction] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was captured is here."""
+        return self.end_offset >= self.captured_end_offset
+
+    @property
+    def last_leader_epoch(self) -> LeaderEpoch | None:
+        return self.leader_epochs[-1].leader_epoch if self.leader_epochs else None
+
+
+class TopicEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One life of a topic: a topic that was deleted and created again has an entry for each of its ids."""
+
+    name: TopicName
+    topic_id: TopicId
+    generation: int  # 1 for the first life that this backup saw.
+    is_internal: bool = False
+    partition_count: int
+    configs: dict[str, str] = {}  # Those that differ from the broker's defaults.
+    partitions: list[PartitionEntry] = []  # In order; one is missing only where it was never reached.
+
+
+class GroupOffset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    topic: TopicName
+    partition: PartitionIndex
+    offset: Offset
+    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    metadata: str = ""
+
+
+class GroupEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    group: str
+    captured_ms: int
+    state: str = ""
+    protocol_type: str = ""
+    offsets: list[GroupOffset] = []
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked for and is not in the backup."""
+
+    message: str
+    topic: TopicName | None = None
+    partition: PartitionIndex | None = None
+    group: str | None = None
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the run was told to do. Holds no secrets."""
+
+    mode: Mode
+    isolation: Isolation
+    compression: str
+    include: list[str] = []
+    exclude: list[str] = []
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    format_version: int
+    number: int
+    backup_id: str
+    cluster_id: str
+    run_id: str  # Tells this run's manifest from that of a run beside it.
+    created_ms: int
+    captured_ms: int  # When the end offsets were taken: the moment that the backup shows.
+    settings: RunSettings
+    topics: list[TopicEntry] = []
+    groups: list[GroupEntry] = []
+    failures: list[Failure] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the newest run got all that it was asked for."""
+        return not self.failures
+
+    def latest(self, name: str) -> TopicEntry | None:
+        """The newest life of the topic."""
+        lives = [topic for topic in self.topics if topic.name == name]
+        return max(lives, key=lambda topic: topic.generation, default=None)
+
+    def find(self, topic_id: TopicId, name: str) -> TopicEntry | None:
+        return next((topic for topic in self.topics if topic.topic_id == topic_id and topic.name == name), None)
+
+    def object_names(self) -> set[str]:
+        """Every object that this manifest names, superseded ones too."""
+        names: set[str] = set()
+        for topic in self.topics:
+            for partition in topic.partitions:
+                names.update(segment.name for segment in partition.segments)
+                for tail in partition.superseded:
+                    names.update(segment.name for segment in tail.segments)
+        return names
+
+
+def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:
+    footer = finished.footer
+    return SegmentEntry(
+        name=name,
+        size_bytes=finished.size_bytes,
+        sha256=finished.sha256,
+        start_offset=footer.start_offset,
+        end_offset=footer.end_offset,
+        first_offset=footer.first_offset,
+        last_offset=footer.last_offset,
+        min_timestamp=footer.min_timestamp,
+        max_timestamp=footer.max_timestamp,
+        batch_count=footer.batch_count,
+        record_count=footer.record_count,
+        batch_bytes=footer.batch_bytes,
+    )
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest) + b"\n"
+
+
+def decode_manifest(data: bytes, name: str) -> Manifest:
+    """Read a manifest; ``name`` is for the error."""
+    try:
+        version = msgspec.json.decode(data, type=_Version).format_version
+        if version != FORMAT_VERSION:
+            raise DamagedManifest(
+                f"manifest {name} has format version {version}; this version of quorate knows {FORMAT_VERSION}"
+            )
+        return msgspec.json.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise DamagedManifest(f"manifest {name} cannot be read: {error}") from None
+
+
+class _Version(msgspec.Struct):
+    format_version: int

@@ -1,0 +1,56 @@
+"""What holds in every manifest: checked before one is written and after one is read. Pure."""
+
+from itertools import pairwise
+
+from quorate.backup.errors import DamagedManifest
+from quorate.backup.manifest import Gap, Manifest, PartitionEntry, SegmentEntry, TopicEntry
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Raise ``DamagedManifest``, naming the place, unless all the rules hold."""
+    lives = [(topic.name, topic.generation) for topic in manifest.topics]
+    ids = [(topic.name, topic.topic_id) for topic in manifest.topics]
+    if len(set(lives)) < len(lives) or len(set(ids)) < len(ids):
+        raise DamagedManifest(f"manifest {manifest.number} names one life of a topic twice")
+    seen: set[str] = set()
+    for topic in manifest.topics:
+        indexes = [partition.partition for partition in topic.partitions]
+        if indexes != sorted(set(indexes)) or any(index >= topic.partition_count for index in indexes):
+            raise DamagedManifest(f"manifest {manifest.number}: topic {topic.name} has partitions out of order")
+        for partition in topic.partitions:
+            _check_partition(manifest, topic, partition)
+            _check_names(manifest, partition, seen)
+
+
+def coverage(partition: PartitionEntry) -> list[SegmentEntry | Gap]:
+    """Segments and gaps in the order of their offsets."""
+    pieces: list[SegmentEntry | Gap] = [*partition.segments, *partition.gaps]
+    return sorted(pieces, key=lambda piece: piece.start_offset)
+
+
+def end_of(piece: SegmentEntry | Gap) -> int:
+    return piece.live_end_offset if isinstance(piece, SegmentEntry) else piece.end_offset
+
+
+def _check_partition(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry) -> None:
+    place = f"manifest {manifest.number}: partition {topic.name}-{partition.partition}"
+    next_offset: int = partition.start_offset
+    for piece in coverage(partition):
+        if piece.start_offset != next_offset:
+            raise DamagedManifest(f"{place}: nothing, or two things, for the offsets at {next_offset}")
+        next_offset = end_of(piece)
+        if next_offset <= piece.start_offset:
+            raise DamagedManifest(f"{place}: an empty piece at offset {piece.start_offset}")
+    if next_offset != partition.end_offset:
+        raise DamagedManifest(f"{place}: covered up to offset {next_offset}, not {partition.end_offset}")
+    for before, after in pairwise(partition.segments):
+        if before.superseded_from_offset is None and after.first_offset <= before.last_offset:
+            raise DamagedManifest(f"{place}: offset {after.first_offset} is in two segments")
+
+
+def _check_names(manifest: Manifest, partition: PartitionEntry, seen: set[str]) -> None:
+    superseded = [segment for tail in partition.superseded for segment in tail.segments]
+    for segment in [*partition.segments, *superseded]:
+        if segment.name in seen:
+            raise DamagedManifest(f"manifest {manifest.number} names {segment.name} twice")
+        seen.add(segment.name)

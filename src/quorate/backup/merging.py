@@ -1,0 +1,215 @@
+"""Makes one commit out of the results of many tasks, some of which ran twice. Pure.
+
+Of all results for a range exactly one is taken: the one that got furthest, and among equals the one whose attempt has
+the smallest name, so that the choice does not depend on the order of arrival. The objects of the others are orphans.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from quorate.backup.manifest import AbortedTransaction, Failure, Gap, GapReason, GroupEntry, SegmentEntry
+from quorate.backup.manifest_commit import (
+    AppendRange,
+    ClusterIs,
+    PartitionEndsAt,
+    PreviousIs,
+    PutFailures,
+    PutGroups,
+    PutPartition,
+    PutTopic,
+    Requirement,
+    StartAfresh,
+    SupersedeTail,
+    Update,
+)
+from quorate.backup.offset_ranges import OffsetRange, RangeKey
+from quorate.backup.planner import PartitionPlan, Plan, TopicPlan
+from quorate.backup.segment_layout import EpochStart
+from quorate.kernel.ids import Offset
+
+
+class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt at a range gave.
+
+    Segments and gaps together cover the offsets from the range's start to ``reached_offset``, which is the range's end
+    unless something stopped the attempt: ``failure`` says what.
+    """
+
+    key: RangeKey
+    attempt: str
+    reached_offset: Offset
+    segments: list[SegmentEntry] = []
+    gaps: list[Gap] = []
+    leader_epochs: list[EpochStart] = []
+    aborted_transactions: list[AbortedTransaction] = []
+    failure: str | None = None
+
+
+class MergedRun(msgspec.Struct, frozen=True, kw_only=True):
+    updates: list[Update]
+    requirements: list[Requirement]
+    segments: list[SegmentEntry]  # Those that the commit will name for the first time.
+    failures: list[Failure]
+
+
+def encode_results(results: Sequence[RangeResult]) -> bytes:
+    """For the way from a task to the driver."""
+    return msgspec.msgpack.encode(results)
+
+
+def decode_results(data: bytes) -> list[RangeResult]:
+    return msgspec.msgpack.decode(data, type=list[RangeResult])
+
+
+def merge_results(
+    plan: Plan,
+    results: Iterable[RangeResult],
+    *,
+    groups: list[GroupEntry] | None = None,
+    failures: Sequence[Failure] = (),
+) -> MergedRun:
+    """Updates and requirements for ``commit``. ``failures`` are those that the caller knows of beside the plan's."""
+    winners = _winners(results)
+    merge = _Merge(winners)
+    if plan.starts_afresh:
+        merge.updates.append(StartAfresh())
+    merge.requirements += [PreviousIs(number=plan.previous_number), ClusterIs(cluster_id=plan.cluster_id)]
+    merge.failures += [*plan.failures, *failures]
+    for topic in plan.topics:
+        merge.add_topic(topic)
+    if groups is not None:
+        merge.updates.append(PutGroups(groups=groups))
+    merge.updates.append(PutFailures(failures=merge.failures))
+    segments = [each for update in merge.updates if isinstance(update, AppendRange) for each in update.segments]
+    return MergedRun(updates=merge.updates, requirements=merge.requirements, segments=segments, failures=merge.failures)
+
+
+def _winners(results: Iterable[RangeResult]) -> dict[RangeKey, RangeResult]:
+    winners: dict[RangeKey, RangeResult] = {}
+    for result in results:
+        best = winners.get(result.key)
+        if best is None or (-result.reached_offset, result.attempt) < (-best.reached_offset, best.attempt):
+            winners[result.key] = result
+    return winners
+
+
+class _Merge:
+    def __init__(self, winners: dict[RangeKey, RangeResult]) -> None:
+        self._winners = winners
+        self.updates: list[Update] = []
+        self.requirements: list[Requirement] = []
+        self.failures: list[Failure] = []
+
+    def add_topic(self, topic: TopicPlan) -> None:
+        self.updates.append(
+            PutTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                generation=topic.generation,
+                is_internal=topic.is_internal,
+                partition_count=topic.partition_count,
+                configs=topic.configs,
+            )
+        )
+        for partition in topic.partitions:
+            self._add_partition(topic, partition)
+
+    def _add_partition(self, topic: TopicPlan, partition: PartitionPlan) -> None:
+        self.updates.append(
+            PutPartition(
+                topic=topic.name,
+                topic_id=topic.topic_id,
+                partition=partition.partition,
+                start_offset=partition.start_offset,
+                captured_start_offset=partition.captured_start_offset,
+                captured_end_offset=partition.captured_end_offset,
+            )
+        )
+        if partition.previous_end_offset is not None:
+            self._continue(topic, partition, partition.previous_end_offset)
+        for each in partition.ranges:
+            if not self._add_range(each):
+                self._close_batch_across_end()
+                return
+
+    def _continue(self, topic: TopicPlan, partition: PartitionPlan, previous_end_offset: Offset) -> None:
+        name, topic_id, index = topic.name, topic.topic_id, partition.partition
+        self.requirements.append(
+            PartitionEndsAt(topic=name, topic_id=topic_id, partition=index, end_offset=previous_end_offset)
+        )
+        if partition.superseded_from_offset is not None:
+            self.updates.append(
+                SupersedeTail(
+                    topic=name, topic_id=topic_id, partition=index, from_offset=partition.superseded_from_offset
+                )
+            )
+        if partition.gap is not None:
+            self.updates.append(
+                AppendRange(
+                    topic=name,
+                    topic_id=topic_id,
+                    partition=index,
+                    start_offset=partition.gap.start_offset,
+                    end_offset=partition.gap.end_offset,
+                    gaps=[partition.gap],
+                )
+            )
+
+    def _add_range(self, offset_range: OffsetRange) -> bool:
+        """Whether the range was copied to its end, so that the next one can follow."""
+        result = self._winners.get(offset_range.key)
+        if result is None:
+            self._fail(offset_range, offset_range.start_offset, "no task brought a result")
+            return False
+        is_whole = result.reached_offset == offset_range.end_offset
+        if not is_whole and (result.failure is not None or not offset_range.is_last):
+            self._fail(offset_range, result.reached_offset, result.failure or "the copy ended early")
+        if result.reached_offset > offset_range.start_offset:
+            self.updates.append(_append_update(offset_range, result))
+        return is_whole
+
+    def _close_batch_across_end(self) -> None:
+        """The next run must not copy again the batch that reaches into a range which was not copied."""
+        last = self.updates[-1]
+        if not isinstance(last, AppendRange) or not last.segments:
+            return
+        next_offset = Offset(last.segments[-1].last_offset + 1)
+        if next_offset <= last.end_offset:
+            return
+        gap = Gap(
+            start_offset=last.end_offset,
+            end_offset=next_offset,
+            reason=GapReason.EMPTY,
+            detail="inside the last batch before",
+        )
+        self.updates.append(
+            AppendRange(
+                topic=last.topic,
+                topic_id=last.topic_id,
+                partition=last.partition,
+                start_offset=gap.start_offset,
+                end_offset=gap.end_offset,
+                gaps=[gap],
+            )
+        )
+
+    def _fail(self, offset_range: OffsetRange, offset: Offset, message: str) -> None:
+        place = f"offsets {offset} to {offset_range.end_offset - 1} were not copied"
+        self.failures.append(
+            Failure(topic=offset_range.topic, partition=offset_range.partition, message=f"{place}: {message}")
+        )
+
+
+def _append_update(offset_range: OffsetRange, result: RangeResult) -> AppendRange:
+    return AppendRange(
+        topic=offset_range.topic,
+        topic_id=offset_range.topic_id,
+        partition=offset_range.partition,
+        start_offset=offset_range.start_offset,
+        end_offset=result.reached_offset,
+        segments=result.segments,
+        gaps=result.gaps,
+        leader_epochs=result.leader_epochs,
+        aborted_transactions=result.aborted_transactions,
+    )

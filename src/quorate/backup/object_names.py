@@ -1,0 +1,46 @@
+"""How the objects of a backup are named, below its folder. Pure.
+
+A segment's name ends with the attempt that wrote it, so that a task which runs twice never writes one object twice.
+"""
+
+import re
+
+from quorate.backup.errors import BackupError
+from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
+
+MANIFESTS = "manifests/"
+TOPICS = "topics/"
+PROBES = "probes/"
+
+_MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
+_SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+
+def manifest_name(number: int) -> str:
+    return f"{MANIFESTS}{number:06d}.json"
+
+
+def manifest_number(name: str) -> int | None:
+    """None for any object that is not a manifest."""
+    match = _MANIFEST.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def segment_name(
+    topic: TopicName, topic_id: TopicId, partition: PartitionIndex, base_offset: Offset, attempt: str
+) -> str:
+    if not is_safe_segment(topic):
+        raise BackupError(f"topic name {topic!r} cannot be used in an object's name")
+    if not _ATTEMPT.fullmatch(attempt):
+        raise ValueError(f"attempt {attempt!r} cannot be used in an object's name")
+    return f"{TOPICS}{topic}~{topic_id}/{partition}/{base_offset:020d}-{attempt}.qseg"
+
+
+def probe_name(run_id: str) -> str:
+    return f"{PROBES}put-if-absent-{run_id}"
+
+
+def is_safe_segment(text: str) -> bool:
+    """Whether the text can stand between two slashes on every storage: topic names can, and ids of backups."""
+    return _SAFE_SEGMENT.fullmatch(text) is not None and text not in (".", "..")

@@ -1,0 +1,185 @@
+"""The bytes of a ``.qseg`` segment: preamble and header, frame heads, footer and trailer. Pure.
+
+::
+
+    segment  = preamble header frame* footer trailer
+    preamble = "QSEG" version(u16) zero(u16) header_size(u32) crc(u32)
+    header   = JSON: whose batches these are
+    frame    = "QFRM" codec(u8) zero(3) stored_size(u32) payload_size(u32) batch_count(u32)
+               base_offset(i64) last_offset(i64) crc(u32) batches, as they are or compressed
+    footer   = JSON: counts, times, index, SHA-256 of all before
+    trailer  = footer_size(u32) crc(u32) "GESQ"
+
+Integers are big-endian, CRCs are CRC32C. So every byte is under a CRC or is a constant, and a reader that starts in
+the middle finds damage as well as one that checks the SHA-256 of the whole.
+"""
+
+import struct
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from crc32c import crc32c
+
+from quorate.backup.frame_codec import FrameCodec
+from quorate.kernel.disk import Buffer
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
+
+_Decoded = TypeVar("_Decoded")
+
+FORMAT_VERSION = 1
+
+SEGMENT_MAGIC = b"QSEG"
+FRAME_MAGIC = b"QFRM"
+TRAILER_MAGIC = b"GESQ"
+
+_PREAMBLE = struct.Struct(">4sHHII")
+_PREAMBLE_FIELDS = struct.Struct(">HHI")
+_FRAME_HEAD = struct.Struct(">4sB3xIIIqqI")
+_FRAME_FIELDS = struct.Struct(">B3xIIIqq")
+_TRAILER = struct.Struct(">II4s")
+_UINT32 = struct.Struct(">I")
+
+PREAMBLE_SIZE_BYTES = _PREAMBLE.size
+FRAME_HEAD_SIZE_BYTES = _FRAME_HEAD.size
+TRAILER_SIZE_BYTES = _TRAILER.size
+
+
+class LayoutFault(ValueError):
+    """The bytes are not what the layout says; the reader adds where."""
+
+
+class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    topic: TopicName
+    topic_id: TopicId
+    partition: PartitionIndex
+    generation: int
+    start_offset: Offset
+
+
+class EpochStart(msgspec.Struct, frozen=True, array_like=True):
+    """The first offset that was seen with a leader epoch."""
+
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A frame's place. Before it stand only smaller offsets, and no timestamp above ``max_timestamp_before``."""
+
+    base_offset: Offset
+    position: int
+    max_timestamp_before: int
+
+
+class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
+    """What the segment holds.
+
+    It answers for the offsets from ``start_offset`` up to ``end_offset``: the log had no other batch whose base offset
+    lies there. Its last batch may reach beyond the end, and its first may begin before the start.
+    """
+
+    start_offset: Offset
+    end_offset: Offset
+    first_offset: Offset  # Of the batches themselves.
+    last_offset: Offset
+    min_timestamp: int | None  # None where no record has a timestamp.
+    max_timestamp: int | None
+    batch_count: int
+    record_count: int
+    batch_bytes: int  # All batches as the broker sent them.
+    leader_epochs: list[EpochStart]
+    index: list[IndexEntry]
+    content_sha256: str
+
+
+class FrameHead(NamedTuple):
+    codec: FrameCodec
+    stored_size_bytes: int
+    payload_size_bytes: int
+    batch_count: int
+    base_offset: Offset
+    last_offset: Offset
+    crc: int
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    body = msgspec.json.encode(header)
+    crc = crc32c(body, crc32c(_PREAMBLE_FIELDS.pack(FORMAT_VERSION, 0, len(body))))
+    return _PREAMBLE.pack(SEGMENT_MAGIC, FORMAT_VERSION, 0, len(body), crc) + body
+
+
+def read_preamble(preamble: Buffer) -> tuple[int, int]:
+    """Size and CRC of the header that follows."""
+    magic, version, zero, size_bytes, crc = _unpack(_PREAMBLE, preamble)
+    if magic != SEGMENT_MAGIC:
+        raise LayoutFault("it does not begin as a segment does")
+    if version != FORMAT_VERSION or zero != 0:
+        raise LayoutFault(f"format version {version} is not known here, only {FORMAT_VERSION}")
+    return size_bytes, crc
+
+
+def read_header_body(body: Buffer, crc: int) -> SegmentHeader:
+    if crc32c(body, crc32c(_PREAMBLE_FIELDS.pack(FORMAT_VERSION, 0, len(body)))) != crc:
+        raise LayoutFault("the header does not match its CRC")
+    return _from_json(body, SegmentHeader, "header")
+
+
+def encode_frame_head(
+    codec: FrameCodec, stored: Buffer, *, payload_size_bytes: int, batch_count: int, base_offset: int, last_offset: int
+) -> bytes:
+    fields = (codec, len(stored), payload_size_bytes, batch_count, base_offset, last_offset)
+    crc = crc32c(stored, crc32c(_FRAME_FIELDS.pack(*fields)))
+    return _FRAME_HEAD.pack(FRAME_MAGIC, *fields, crc)
+
+
+def read_frame_head(head: Buffer) -> FrameHead:
+    magic, codec, stored_size, payload_size, batch_count, base, last, crc = _unpack(_FRAME_HEAD, head)
+    if magic != FRAME_MAGIC:
+        raise LayoutFault("no frame begins here")
+    if any(bytes(head)[5:8]):  # The filling, which struct skips.
+        raise LayoutFault("the frame's head does not match its CRC")
+    try:
+        known_codec = FrameCodec(codec)
+    except ValueError:
+        raise LayoutFault(f"frame codec {codec} is not known") from None
+    return FrameHead(known_codec, stored_size, payload_size, batch_count, Offset(base), Offset(last), crc)
+
+
+def check_frame(head: FrameHead, stored: Buffer) -> None:
+    if crc32c(stored, crc32c(_FRAME_FIELDS.pack(*head[:6]))) != head.crc:
+        raise LayoutFault("the frame does not match its CRC")
+
+
+def encode_footer(footer: SegmentFooter) -> bytes:
+    """Footer and trailer."""
+    body = msgspec.json.encode(footer)
+    size = _UINT32.pack(len(body))
+    return body + _TRAILER.pack(len(body), crc32c(size, crc32c(body)), TRAILER_MAGIC)
+
+
+def read_trailer(trailer: Buffer) -> tuple[int, int]:
+    """Size and CRC of the footer that stands before."""
+    size_bytes, crc, magic = _unpack(_TRAILER, trailer)
+    if magic != TRAILER_MAGIC:
+        raise LayoutFault("it does not end as a segment does, so its end is missing or damaged")
+    return size_bytes, crc
+
+
+def read_footer_body(body: Buffer, crc: int) -> SegmentFooter:
+    if crc32c(_UINT32.pack(len(body)), crc32c(body)) != crc:
+        raise LayoutFault("the footer does not match its CRC")
+    return _from_json(body, SegmentFooter, "footer")
+
+
+def _unpack(layout: struct.Struct, data: Buffer) -> tuple[Any, ...]:
+    if len(data) != layout.size:
+        raise LayoutFault(f"{len(data)} bytes where {layout.size} were expected")
+    return layout.unpack(data)
+
+
+def _from_json(body: Buffer, kind: type[_Decoded], what: str) -> _Decoded:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise LayoutFault(f"the {what} cannot be read: {error}") from None
