@@ -46,7 +46,7 @@ def _samples(oracle: Oracle, message_type: type[VersionedMessage], version: int)
     return [sampler.message(message_type, version) for _ in range(SAMPLES_PER_VERSION)]
 
 
-@pytest.mark.parametrize("message_type", message_types(), ids=lambda message_type: message_type.__name__)
+@pytest.mark.parametrize("message_type", list(message_types()), ids=lambda message_type: message_type.__name__)
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
 def test_same_bytes_and_same_values_as(oracle: Oracle, message_type: type[VersionedMessage]) -> None:
     for version in _shared_versions(oracle, message_type):
@@ -67,7 +67,7 @@ def _frame(message: VersionedMessage, version: int) -> bytes:
     return joined(encode_response(CORRELATION_ID, message, version))
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", list(APIS.values()), ids=lambda api: api.name)
 def test_same_frames_as_kafka_python(api: Api) -> None:
     oracle = KafkaPythonOracle()
     for message_type in (api.request_type, api.response_type):
