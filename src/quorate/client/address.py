@@ -1,0 +1,27 @@
+"""Where a broker listens. Pure."""
+
+import msgspec
+
+from quorate.kernel.errors import QuorateError
+
+MAX_PORT = 65535
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed."""
+    host, separator, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not separator or not host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        raise QuorateError(f"{text!r} is not an address of the form host:port")
+    return Address(host, int(port))

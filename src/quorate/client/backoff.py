@@ -1,0 +1,52 @@
+"""How long to wait before the next attempt, and when to give up. Pure: time and randomness are handed in."""
+
+from random import Random
+
+import msgspec
+
+JITTER = 0.2
+_MAX_DOUBLINGS = 30
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Doubles from ``initial_ms`` to ``max_ms``, each delay spread by a fifth so that clients do not come in step."""
+
+    initial_ms: int
+    max_ms: int
+
+    def delay_ms(self, failures: int, random: Random) -> int:
+        """The delay after the given number of failures in a row; there is none before the first."""
+        if failures <= 0:
+            return 0
+        delay = min(self.max_ms, self.initial_ms << min(failures - 1, _MAX_DOUBLINGS))
+        return round(delay * random.uniform(1 - JITTER, 1 + JITTER))
+
+
+class Retries:
+    """The attempts of one operation. A success starts it anew: the deadline counts from the last progress."""
+
+    def __init__(self, backoff: Backoff, timeout_ms: int, random: Random, now_ms: int) -> None:
+        self._backoff = backoff
+        self._timeout_ms = timeout_ms
+        self._random = random
+        self._failures = 0
+        self._started_ms = now_ms
+        self.not_before_ms = now_ms
+
+    def succeeded(self, now_ms: int) -> None:
+        self._failures = 0
+        self._started_ms = now_ms
+        self.not_before_ms = now_ms
+
+    def failed(self, now_ms: int, *, at_once: bool = False) -> bool:
+        """Plan the next attempt, ``at_once`` where the cause is already removed. False: the deadline has passed."""
+        self._failures += 1
+        if now_ms - self._started_ms >= self._timeout_ms:
+            return False
+        # A hint that leads nowhere must not spin: only the first failure in a row is repaid without a delay.
+        delay_ms = 0 if at_once and self._failures == 1 else self._backoff.delay_ms(self._failures, self._random)
+        self.not_before_ms = min(now_ms + delay_ms, self._started_ms + self._timeout_ms)
+        return True
+
+    def waited_ms(self, now_ms: int) -> int:
+        return now_ms - self._started_ms

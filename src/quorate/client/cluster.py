@@ -1,0 +1,241 @@
+"""Router, connections and retries put together: the shell that every call of the client goes through.
+
+The router decides, this module carries out: it asks for metadata when the router says that it is due, tells the router
+what answers and lost connections say, and logs what changed. There is no background thread: a due refresh is done by
+the thread that comes by first, and the others go on with what is known.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
+
+from quorate.client.address import Address
+from quorate.client.backoff import Backoff, Retries
+from quorate.client.clock import MonotonicClock, SystemClock
+from quorate.client.cluster_metadata import Broker, ClusterMetadata, error_code, read_metadata
+from quorate.client.config import ClientConfig
+from quorate.client.connection import Connection
+from quorate.client.connections import Connections
+from quorate.client.errors import AuthenticationFailed, Disconnected, NoBrokerAnswered
+from quorate.client.handshake import Connector
+from quorate.client.receive_buffers import ReceiveBuffers
+from quorate.client.routing import (
+    AddressForgotten,
+    BrokerLost,
+    LeaderFollowed,
+    MetadataArrived,
+    MetadataFailed,
+    PartitionLeaderRouter,
+    Route,
+    RoutingEvent,
+    TopicsWanted,
+    Unroutable,
+)
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import NodeId, TopicName
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from quorate.protocol.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+#: Before this version, asking for a topic's metadata could create it.
+_NO_AUTO_CREATION_VERSION = 4
+#: The first version in which no topics, rather than an empty list, means all of them.
+_NULL_TOPICS_VERSION = 1
+
+
+class Cluster:
+    def __init__(
+        self, config: ClientConfig, *, clock: MonotonicClock | None = None, random: Random | None = None
+    ) -> None:
+        self.config = config
+        self.clock: MonotonicClock = clock or SystemClock()
+        self.buffers = ReceiveBuffers()
+        self._random = random or Random()
+        self._backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
+        self._connections = Connections(
+            Connector(config, self.buffers, self.clock).open, per_broker=config.connections_per_broker, clock=self.clock
+        )
+        # The router is touched only with this lock; it is never held while anything is waited for.
+        self._routing = threading.Lock()
+        self._router = PartitionLeaderRouter(
+            refresh_interval_ms=config.metadata_refresh_interval_ms, refresh_backoff_ms=config.retry_backoff_ms
+        )
+        self._refreshing = threading.Lock()
+
+    @property
+    def leaders_followed(self) -> int:
+        return self._router.leaders_followed
+
+    def close(self) -> None:
+        self._connections.close()
+
+    # What is known
+
+    def route(self, partition: TopicPartition) -> Route | Unroutable:
+        with self._routing:
+            return self._router.route(partition)
+
+    def read_route(self, partition: TopicPartition) -> Route | Unroutable:
+        with self._routing:
+            return self._router.read_route(partition, self.clock.now_ms())
+
+    def brokers(self) -> dict[NodeId, Broker]:
+        """The live brokers, asked for if none are known yet."""
+        if not self._router.brokers:
+            self.retry("the list of brokers", lambda: self.metadata([]))
+        with self._routing:
+            return dict(self._router.brokers)
+
+    def want(self, topics: Iterable[TopicName]) -> None:
+        """Know these topics from now on; asks the cluster where that is due."""
+        self.tell(TopicsWanted(self.clock.now_ms(), frozenset(topics)))
+        self.refresh_if_due()
+
+    def tell(self, event: RoutingEvent) -> None:
+        """Hand the router an event and carry out what it decides."""
+        with self._routing:
+            effects = self._router.step(event)
+        for effect in effects:
+            match effect:
+                case LeaderFollowed(partition, previous, leader, leader_epoch):
+                    _log.info(
+                        "leader followed partition=%s previous=%s leader=%s epoch=%s",
+                        partition,
+                        previous,
+                        leader,
+                        leader_epoch,
+                    )
+                case AddressForgotten(address):
+                    self._connections.forget(address)
+
+    # Metadata
+
+    def refresh_if_due(self) -> None:
+        """A failure is logged and tried again when the router says so; only refused credentials are raised."""
+        if not self._router.refresh_is_due(self.clock.now_ms()):
+            return
+        with self._refreshing:
+            if not self._router.refresh_is_due(self.clock.now_ms()):
+                return  # Another thread did it while this one waited.
+            try:
+                self.metadata(self._router.wanted_topics)
+            except AuthenticationFailed:
+                self.tell(MetadataFailed(self.clock.now_ms()))
+                raise
+            except QuorateError as error:
+                _log.warning("metadata refresh failed, will be tried again: %s", error)
+                self.tell(MetadataFailed(self.clock.now_ms()))
+
+    def metadata(self, topics: Iterable[TopicName] | None) -> ClusterMetadata:
+        """Ask once, of the first broker that answers; None asks for all topics. The router learns from it."""
+        names = None if topics is None else sorted(topics)
+
+        def ask(connection: Connection) -> MetadataResponse:
+            version = connection.versions.choose(MetadataRequest)
+            answer = connection.ask(_metadata_request(names, version), MetadataResponse, version)
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(error_code(answer.error_code), f"{connection.address} refuses Metadata")
+            return answer
+
+        found = read_metadata(self._first_answer("Metadata", ask))
+        self.tell(MetadataArrived(self.clock.now_ms(), found))
+        return found
+
+    # Requests
+
+    def connection_to(self, address: Address) -> Connection:
+        return self._connections.to(address)
+
+    def ask_any(self, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
+        """The answer of any broker."""
+
+        def ask(connection: Connection) -> R:
+            version = connection.versions.choose(type(request), ceiling=ceiling)
+            return connection.ask(request, response_type, version)
+
+        return self._first_answer(type(request).__name__, ask)
+
+    def ask_node(self, node: Broker, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
+        with self.noticing_loss(node.node_id):
+            connection = self.connection_to(node.address)
+            return connection.ask(request, response_type, connection.versions.choose(type(request), ceiling=ceiling))
+
+    def ask_controller(self, request: Request, response_type: type[R]) -> R:
+        """The answer of the broker that the cluster names as its controller; it may forward."""
+        brokers = self.brokers()
+        controller_id = self._router.controller_id
+        if controller_id is None or controller_id not in brokers:
+            return self.ask_any(request, response_type)
+        return self.ask_node(brokers[controller_id], request, response_type)
+
+    @contextmanager
+    def noticing_loss(self, node_id: NodeId) -> Iterator[None]:
+        """Tell the router when the connection to the broker fails inside the block."""
+        try:
+            yield
+        except (Disconnected, ProtocolError):
+            self.tell(BrokerLost(self.clock.now_ms(), node_id))
+            raise
+
+    # Retries
+
+    def new_retries(self, timeout_ms: int | None = None) -> Retries:
+        timeout_ms = self.config.retry_timeout_ms if timeout_ms is None else timeout_ms
+        return Retries(self._backoff, timeout_ms, self._random, self.clock.now_ms())
+
+    def retry(self, what: str, attempt: Callable[[], T]) -> T:
+        """Try until it succeeds or the deadline passes. What cannot get better is raised at once."""
+        retries = self.new_retries()
+        while True:
+            try:
+                return attempt()
+            except (Disconnected, NoBrokerAnswered, ProtocolError) as error:
+                if not retries.failed(self.clock.now_ms()):
+                    raise
+                _log.debug("%s failed, will be tried again: %s", what, error)
+            except KafkaError as error:
+                if not error.retriable or not retries.failed(self.clock.now_ms()):
+                    raise
+                _log.debug("%s failed, will be tried again: %s", what, error)
+            self.clock.sleep_ms(retries.not_before_ms - self.clock.now_ms())
+            self.refresh_if_due()
+
+    def _first_answer(self, what: str, ask: Callable[[Connection], T]) -> T:
+        causes: dict[Address, Exception] = {}
+        for address in self._addresses():
+            try:
+                return ask(self.connection_to(address))
+            except (Disconnected, AuthenticationFailed, ProtocolError) as error:
+                causes[address] = error
+        for cause in causes.values():
+            if isinstance(cause, AuthenticationFailed):
+                raise cause
+        raise NoBrokerAnswered(what, causes)
+
+    def _addresses(self) -> list[Address]:
+        """Brokers with an open connection first, then the other known ones, then the bootstrap servers."""
+        connected = self._connections.open_addresses()
+        with self._routing:
+            known = [broker.address for broker in self._router.brokers.values()]
+        bootstrap = self.config.bootstrap_addresses()
+        self._random.shuffle(known)
+        self._random.shuffle(bootstrap)
+        ordered = dict.fromkeys([*known, *bootstrap])
+        return sorted(ordered, key=lambda address: address not in connected)
+
+
+def _metadata_request(names: list[TopicName] | None, version: int) -> MetadataRequest:
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    if version < _NULL_TOPICS_VERSION:
+        topics = topics or []
+    if version < _NO_AUTO_CREATION_VERSION:
+        return MetadataRequest(topics=topics)
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)

@@ -1,0 +1,239 @@
+"""How far a range has been fetched, and what an answer means for it. Pure: time arrives with each call.
+
+A cursor takes one partition's part of a Fetch answer and says what it is: batches to hand out, a reason to try again,
+or the end of the range, good or bad. It never sends anything itself.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from quorate.client.backoff import Retries
+from quorate.client.cluster_metadata import error_code
+from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced
+from quorate.client.fetched import (
+    AbortedTransaction,
+    FetchedBatch,
+    FetchedBatches,
+    FetchRange,
+    cut_to_range,
+    needed_bytes,
+    slice_data,
+    walk_batches,
+)
+from quorate.client.isolation import IsolationLevel
+from quorate.client.leader_calls import give_up_at_once
+from quorate.client.routing import Route
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, ProducerId, TopicId
+from quorate.protocol.messages.fetch import PartitionData
+from quorate.records.errors import CorruptBatch
+
+MAX_BATCH_BYTES: Final = 1 << 30
+
+
+class NextStep(Enum):
+    """What the fetcher does with a partition whose answer held nothing to hand out."""
+
+    #: Fetch again, at ``not_before_ms``.
+    TRY_AGAIN = auto()
+    #: The leader named a replica that is nearer: fetch from there.
+    FOLLOW_REPLICA = auto()
+    #: The replica that was asked cannot help: fetch from the leader.
+    ASK_LEADER = auto()
+    #: The offset is not in the log: find out what is, and tell the caller.
+    LOOK_UP_BOUNDS = auto()
+
+
+class RetryCause(msgspec.Struct, frozen=True):
+    """An answer that says to try again, for the router to learn from."""
+
+    code: ErrorCode
+
+
+class FetchCursor:
+    def __init__(
+        self,
+        fetch_range: FetchRange,
+        retries: Retries,
+        *,
+        max_bytes: int,
+        isolation: IsolationLevel,
+        include_batch_across_end: bool,
+    ) -> None:
+        self.range = fetch_range
+        self.name = fetch_range.name
+        self.next_offset = fetch_range.start_offset
+        self.last_fetched_epoch = fetch_range.last_fetched_epoch
+        self.retries = retries
+        self.max_bytes = max_bytes
+        self.is_finished = False
+        #: Fetch without other partitions, so that an empty answer proves that there is nothing.
+        self.wants_to_be_alone = False
+        #: Replicas could not help: fetch from the leader, and do not let it name one again.
+        self.avoids_replicas = False
+        #: The leader epoch in which what was read so far was found not to be cut off (brokers before Fetch 12).
+        self.validated_epoch: LeaderEpoch | None = None
+        self._topic_id: TopicId | None = fetch_range.topic_id
+        self._isolation = isolation
+        self._include_batch_across_end = include_batch_across_end
+        self._tried: Route | None = None
+        self._cause = "it was not tried"
+
+    def accept_route(self, route: Route) -> TopicReplaced | None:
+        """Remember who is asked. Another topic of the same name is refused: its offsets mean something else."""
+        self._tried = route
+        if route.topic_id == NO_TOPIC_ID:
+            return None
+        if self._topic_id is None or self._topic_id == NO_TOPIC_ID:
+            self._topic_id = route.topic_id
+        if self._topic_id == route.topic_id:
+            return None
+        return TopicReplaced(self.name, self._topic_id, route.topic_id)
+
+    def take(
+        self, answer: PartitionData, route: Route, *, alone: bool, now_ms: int
+    ) -> FetchedBatches | NextStep | RetryCause | QuorateError:
+        """What an answer means. The checksums of the batches are still to be checked."""
+        code = error_code(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return NextStep.LOOK_UP_BOUNDS if route.is_leader else NextStep.ASK_LEADER
+        if code is not ErrorCode.NONE:
+            has_hint = answer.current_leader.leader_id >= 0
+            return self.refused(code, code.name, now_ms, at_once=has_hint) or RetryCause(code)
+        if answer.diverging_epoch.end_offset >= 0:
+            return self._truncated(answer)
+        try:
+            return self._take_records(answer, route, alone=alone, now_ms=now_ms)
+        except CorruptBatch as error:
+            return self.corrupt(error)
+
+    def failed(self, cause: str, now_ms: int, *, at_once: bool = False) -> PartitionUnavailable | None:
+        """Plan another attempt; the one error where the deadline has passed."""
+        self._cause = cause
+        if self.retries.failed(now_ms, at_once=at_once):
+            return None
+        return self._unavailable(now_ms)
+
+    def refused(self, code: ErrorCode, reason: str, now_ms: int, *, at_once: bool = False) -> QuorateError | None:
+        """As ``failed``, for an error code: one that cannot get better is told at once."""
+        if give_up_at_once(code, self.retries.waited_ms(now_ms)):
+            return KafkaError(code, f"cannot fetch partition {self.name} from {self._source()}: {reason}")
+        return self.failed(reason, now_ms, at_once=at_once)
+
+    def corrupt(self, error: CorruptBatch) -> CorruptBatch:
+        return CorruptBatch(
+            f"partition {self.name} from offset {self.next_offset}, as {self._source()} sent it: {error}"
+        )
+
+    def _take_records(
+        self, answer: PartitionData, route: Route, *, alone: bool, now_ms: int
+    ) -> FetchedBatches | NextStep | RetryCause | QuorateError:
+        records = answer.records
+        data = records if isinstance(records, memoryview) else memoryview(b"")
+        batches = walk_batches(data)
+        if not batches:
+            return self._take_nothing(answer, data, route, alone=alone, now_ms=now_ms)
+        self.retries.succeeded(now_ms)
+        self.wants_to_be_alone = False
+        inside = cut_to_range(
+            batches,
+            self.next_offset,
+            self.range.end_offset,
+            include_batch_across_end=self._include_batch_across_end,
+        )
+        self._advance(batches, inside)
+        return self._piece(answer, route, *slice_data(data, inside))
+
+    def _advance(self, batches: list[FetchedBatch], inside: list[FetchedBatch]) -> None:
+        self.is_finished = batches[-1].last_offset + 1 >= self.range.end_offset
+        if inside:
+            header = inside[-1].header
+            self.last_fetched_epoch = header.partition_leader_epoch if header else NO_LEADER_EPOCH
+            self.next_offset = Offset(inside[-1].last_offset + 1)
+        if self.is_finished:
+            # Nothing is between the last batch handed out and the end, but the start of a batch across it.
+            outside = [batch.base_offset for batch in batches if batch.base_offset >= self.next_offset]
+            self.next_offset = Offset(max(self.next_offset, min([self.range.end_offset, *outside])))
+        else:
+            self.next_offset = Offset(max(self.next_offset, batches[-1].last_offset + 1))
+
+    def _take_nothing(
+        self, answer: PartitionData, data: memoryview, route: Route, *, alone: bool, now_ms: int
+    ) -> FetchedBatches | NextStep | QuorateError:
+        if answer.preferred_read_replica >= 0 and answer.preferred_read_replica != route.node_id:
+            return NextStep.FOLLOW_REPLICA
+        if len(data):
+            return self._ask_for_more(data)
+        readable_end = self._readable_end(answer)
+        if readable_end >= self.range.end_offset:
+            return self._find_out_what_is_left(answer, route, alone=alone)
+        # A new leader learns the high watermark a moment after its election.
+        if self.failed(f"readable up to offset {readable_end} only", now_ms) is not None:
+            return LogEndsEarly(self.name, self.next_offset, self.range.end_offset, readable_end)
+        return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
+
+    def _find_out_what_is_left(self, answer: PartitionData, route: Route, *, alone: bool) -> FetchedBatches | NextStep:
+        """No bytes, though the log goes on: others took the room, or compaction left nothing up to the end."""
+        if alone and route.is_leader:
+            self.is_finished = True
+            self.next_offset = self.range.end_offset
+            return self._piece(answer, route, memoryview(b""), [])
+        self.wants_to_be_alone = True
+        return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
+
+    def _ask_for_more(self, data: memoryview) -> NextStep | CorruptBatch:
+        """Less than one batch came: some brokers keep to the limit. Raise it to what the batch needs."""
+        needed = needed_bytes(data) or self.max_bytes * 2
+        if not self.max_bytes < needed <= MAX_BATCH_BYTES:
+            return self.corrupt(CorruptBatch(f"{len(data)} bytes hold no whole batch"))
+        self.max_bytes = needed
+        return NextStep.TRY_AGAIN
+
+    def _truncated(self, answer: PartitionData) -> LogTruncated:
+        return LogTruncated(
+            self.name,
+            self.next_offset,
+            self.last_fetched_epoch,
+            LeaderEpoch(answer.diverging_epoch.epoch),
+            Offset(answer.diverging_epoch.end_offset),
+        )
+
+    def _piece(
+        self, answer: PartitionData, route: Route, data: memoryview, batches: list[FetchedBatch]
+    ) -> FetchedBatches:
+        return FetchedBatches(
+            range=self.range,
+            data=data,
+            batches=batches,
+            next_offset=self.next_offset,
+            high_watermark=Offset(answer.high_watermark),
+            last_stable_offset=Offset(answer.last_stable_offset),
+            log_start_offset=Offset(answer.log_start_offset),
+            aborted_transactions=[
+                AbortedTransaction(ProducerId(aborted.producer_id), Offset(aborted.first_offset))
+                for aborted in answer.aborted_transactions or ()
+            ],
+            node_id=NodeId(route.node_id),
+            leader_epoch=route.leader_epoch,
+            is_last=self.is_finished,
+        )
+
+    def _readable_end(self, answer: PartitionData) -> Offset:
+        if self._isolation is IsolationLevel.READ_COMMITTED and answer.last_stable_offset >= 0:
+            return Offset(answer.last_stable_offset)
+        return Offset(answer.high_watermark)
+
+    def _source(self) -> str:
+        return "nobody" if self._tried is None else f"node {self._tried.node_id} at {self._tried.address}"
+
+    def _unavailable(self, now_ms: int) -> PartitionUnavailable:
+        tried = self._tried
+        return PartitionUnavailable(
+            self.name,
+            tried.node_id if tried else None,
+            tried.address if tried else None,
+            self._cause,
+            self.retries.waited_ms(now_ms),
+        )

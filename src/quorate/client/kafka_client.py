@@ -1,0 +1,88 @@
+"""What users hold: one client for one cluster, its calls grouped by what they are about."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from types import TracebackType
+from typing import Self
+
+from quorate.client.clock import MonotonicClock
+from quorate.client.cluster import Cluster
+from quorate.client.config import ClientConfig
+from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
+from quorate.client.isolation import IsolationLevel
+from quorate.client.offsets import Offsets
+from quorate.client.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
+
+
+class KafkaClient:
+    """Connects when it is first used. Threads may share it; processes may not: each opens its own."""
+
+    def __init__(
+        self, config: ClientConfig, *, clock: MonotonicClock | None = None, random: Random | None = None
+    ) -> None:
+        self._cluster = Cluster(config, clock=clock, random=random)
+        self.offsets = Offsets(self._cluster)
+
+    @property
+    def leaders_followed(self) -> int:
+        """How often a partition's leadership was found to have moved to another broker."""
+        return self._cluster.leaders_followed
+
+    def fetch_range(
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int,
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        topic_id: TopicId | None = None,
+        last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        include_batch_across_end: bool = False,
+    ) -> Iterator[FetchedBatches]:
+        """The raw batches of a range, piece by piece. A piece's data is valid until the next one is asked for."""
+        fetch_range = FetchRange(
+            topic=TopicName(topic),
+            partition=PartitionIndex(partition),
+            start_offset=Offset(start_offset),
+            end_offset=Offset(end_offset),
+            topic_id=topic_id,
+            last_fetched_epoch=last_fetched_epoch,
+        )
+        for outcome in self.fetch_ranges(
+            [fetch_range], isolation=isolation, max_bytes=max_bytes, include_batch_across_end=include_batch_across_end
+        ):
+            if isinstance(outcome, RangeFailed):
+                raise outcome.error
+            yield outcome
+
+    def fetch_ranges(
+        self,
+        ranges: Sequence[FetchRange],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        include_batch_across_end: bool = False,
+    ) -> Iterator[FetchedBatches | RangeFailed]:
+        """Many ranges from all their leaders at once. Each ends with one item that is last, or with one failure."""
+        fetcher = RangeFetcher(
+            self._cluster,
+            ranges,
+            isolation=isolation,
+            max_bytes=max_bytes,
+            include_batch_across_end=include_batch_across_end,
+        )
+        return fetcher.run()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

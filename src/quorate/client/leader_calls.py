@@ -1,0 +1,152 @@
+"""One request about many partitions, each answered by its leader: grouped, sent to all leaders at once, retried.
+
+What an API adds is how its request is built and its answer read (``LeaderCall``); following leaders, backing off and
+the one error at the end are the same for all of them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from quorate.client.cluster import Cluster
+from quorate.client.connection import Connection, PendingResponse
+from quorate.client.errors import Disconnected, PartitionUnavailable
+from quorate.client.routing import PartitionRefused, Route, Unroutable
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import RETRIABLE, ErrorCode, KafkaError
+from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.schema import Request, Response
+
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R", bound=Response)
+
+#: A topic that was just created may be unknown to some brokers for a moment; a misspelt one stays unknown.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
+
+
+class PartitionAnswer(msgspec.Struct, Generic[B], frozen=True):
+    partition: TopicPartition
+    code: ErrorCode
+    value: B
+    message: str | None = None
+
+
+class LeaderCall(msgspec.Struct, Generic[A, B, R], frozen=True, kw_only=True):
+    #: As in "cannot <what> partition orders-3".
+    what: str
+    response_type: type[R]
+    build: Callable[[list[tuple[Route, A]]], Request]
+    read: Callable[[R], Iterable[PartitionAnswer[B]]]
+
+
+def call_leaders(
+    cluster: Cluster, call: LeaderCall[A, B, R], items: Mapping[TopicPartition, A]
+) -> dict[TopicPartition, B]:
+    """The answer for every partition. Raises ``KafkaError`` or ``PartitionUnavailable`` for the first without one."""
+    return _Round(cluster, call, items).run()
+
+
+def give_up_at_once(code: ErrorCode, waited_ms: int) -> bool:
+    """Whether trying again is no use, or has been of no use for long enough."""
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        return waited_ms >= UNKNOWN_TOPIC_PATIENCE_MS
+    return code not in RETRIABLE
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[PartitionIndex]]:
+    grouped: dict[TopicName, list[PartitionIndex]] = {}
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(partition.partition)
+    return grouped
+
+
+class _Round(Generic[A, B, R]):
+    def __init__(self, cluster: Cluster, call: LeaderCall[A, B, R], items: Mapping[TopicPartition, A]) -> None:
+        self._cluster = cluster
+        self._call = call
+        self._open = dict(items)
+        self._answered: dict[TopicPartition, B] = {}
+        self._tried: dict[TopicPartition, Route] = {}
+        self._causes: dict[TopicPartition, str] = {}
+        self._retries = cluster.new_retries()
+
+    def run(self) -> dict[TopicPartition, B]:
+        self._cluster.want({partition.topic for partition in self._open})
+        while True:
+            self._attempt()
+            if not self._open:
+                return self._answered
+            now_ms = self._cluster.clock.now_ms()
+            if not self._retries.failed(now_ms):
+                raise self._unavailable(now_ms)
+            self._cluster.clock.sleep_ms(self._retries.not_before_ms - now_ms)
+            self._cluster.refresh_if_due()
+
+    def _attempt(self) -> None:
+        in_flight = []
+        for routes in self._by_leader().values():
+            try:
+                in_flight.append((routes, *self._send(routes)))
+            except (Disconnected, ProtocolError) as error:
+                self._note(routes, error)
+        for routes, connection, pending in in_flight:
+            try:
+                with self._cluster.noticing_loss(routes[0].node_id):
+                    answer = connection.wait(pending)
+            except (Disconnected, ProtocolError) as error:
+                self._note(routes, error)
+            else:
+                for partition_answer in self._call.read(answer):
+                    self._take(partition_answer)
+
+    def _by_leader(self) -> dict[int, list[Route]]:
+        leaders: dict[int, list[Route]] = {}
+        for partition in self._open:
+            route = self._cluster.route(partition)
+            if isinstance(route, Unroutable):
+                self._refused(partition, route.code, route.reason)
+            else:
+                self._tried[partition] = route
+                leaders.setdefault(route.node_id, []).append(route)
+        return leaders
+
+    def _send(self, routes: list[Route]) -> tuple[Connection, PendingResponse[R]]:
+        with self._cluster.noticing_loss(routes[0].node_id):
+            connection = self._cluster.connection_to(routes[0].address)
+            request = self._call.build([(route, self._open[route.partition]) for route in routes])
+            version = connection.versions.choose(type(request))
+            return connection, connection.send(request, self._call.response_type, version)
+
+    def _take(self, answer: PartitionAnswer[B]) -> None:
+        if answer.partition not in self._open:
+            return
+        if answer.code is ErrorCode.NONE:
+            self._answered[answer.partition] = answer.value
+            del self._open[answer.partition]
+        else:
+            self._refused(answer.partition, answer.code, answer.message or answer.code.name)
+
+    def _refused(self, partition: TopicPartition, code: ErrorCode, reason: str) -> None:
+        now_ms = self._cluster.clock.now_ms()
+        if give_up_at_once(code, self._retries.waited_ms(now_ms)):
+            raise KafkaError(code, f"cannot {self._call.what} partition {partition}: {reason}")
+        self._causes[partition] = reason
+        self._cluster.tell(PartitionRefused(now_ms, partition, code))
+
+    def _note(self, routes: list[Route], error: Exception) -> None:
+        for route in routes:
+            self._causes[route.partition] = str(error)
+
+    def _unavailable(self, now_ms: int) -> PartitionUnavailable:
+        partition = next(iter(self._open))
+        route = self._tried.get(partition)
+        return PartitionUnavailable(
+            partition,
+            route.node_id if route else None,
+            route.address if route else None,
+            self._causes.get(partition, "the answer left it out"),
+            self._retries.waited_ms(now_ms),
+        )

@@ -1,0 +1,335 @@
+"""Ranges of offsets, fetched from all their leaders at once and handed out as raw batches.
+
+One request is in flight to each leader. As soon as an answer's headers are read, the next request goes out; only then
+are the checksums checked and the batches handed out, so that the broker works while the caller does. A range that fails
+ends alone; the others go on.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from quorate.client.address import Address
+from quorate.client.cluster import Cluster
+from quorate.client.cluster_metadata import Broker, error_code
+from quorate.client.connection import Connection, PendingResponse
+from quorate.client.errors import Disconnected
+from quorate.client.fetch_cursor import FetchCursor, NextStep, RetryCause
+from quorate.client.fetch_requests import (
+    DIVERGING_EPOCH_VERSION,
+    Routed,
+    fetch_request,
+    match_answer,
+    version_ceiling,
+)
+from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed, check_batches
+from quorate.client.isolation import IsolationLevel
+from quorate.client.log_checks import find_bounds, find_truncated
+from quorate.client.routing import (
+    LeaderHinted,
+    PartitionRefused,
+    ReadReplicaFailed,
+    ReadReplicaPreferred,
+    Route,
+    Unroutable,
+)
+from quorate.client.waiting import first_ready
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId, Offset
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from quorate.records.errors import CorruptBatch
+
+DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
+
+Outcome = FetchedBatches | RangeFailed
+_log = logging.getLogger(__name__)
+
+
+class _Flight(msgspec.Struct):
+    """One Fetch request that is on its way."""
+
+    connection: Connection
+    pending: PendingResponse[FetchResponse]
+    routed: list[Routed]
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.routed[0][1].node_id
+
+
+class RangeFetcher:
+    def __init__(
+        self,
+        cluster: Cluster,
+        ranges: Sequence[FetchRange],
+        *,
+        isolation: IsolationLevel,
+        max_bytes: int,
+        include_batch_across_end: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        # In the order in which they are asked for; whoever got bytes goes to the end, so that all get their turn.
+        self._cursors = [
+            FetchCursor(
+                fetch_range,
+                cluster.new_retries(),
+                max_bytes=max_bytes,
+                isolation=isolation,
+                include_batch_across_end=include_batch_across_end,
+            )
+            for fetch_range in ranges
+        ]
+        self._flights: list[_Flight] = []
+
+    def run(self) -> Iterator[Outcome]:
+        self._cluster.want({cursor.name.topic for cursor in self._cursors})
+        yield from self._finish_empty_ranges()
+        try:
+            while self._cursors:
+                yield from self._send_what_is_ready()
+                if not self._flights:
+                    self._wait_for_next_attempt()
+                    continue
+                yield from self._take_one_answer()
+        finally:
+            for flight in self._flights:
+                flight.connection.release(flight.pending)
+
+    def _finish_empty_ranges(self) -> Iterator[Outcome]:
+        for cursor in list(self._cursors):
+            if cursor.next_offset >= cursor.range.end_offset:
+                self._cursors.remove(cursor)
+                yield _nothing(cursor.range)
+
+    # Sending
+
+    def _send_what_is_ready(self) -> list[Outcome]:
+        """One request to each leader that has none and for which partitions wait."""
+        self._cluster.refresh_if_due()
+        failed: list[Outcome] = []
+        busy = {id(cursor) for flight in self._flights for cursor, _ in flight.routed}
+        groups: dict[tuple[Address, bool], list[Routed]] = {}
+        now_ms = self._cluster.clock.now_ms()
+        for cursor in list(self._cursors):
+            if id(cursor) in busy or cursor.retries.not_before_ms > now_ms:
+                continue
+            routed = self._route(cursor)
+            if isinstance(routed, Route):
+                key = (routed.address, cursor.avoids_replicas)
+                group = groups.setdefault(key, [])
+                if not group or not (cursor.wants_to_be_alone or group[0][0].wants_to_be_alone):
+                    group.append((cursor, routed))
+            elif routed is not None:
+                failed.append(routed)
+        flying = {flight.connection.address for flight in self._flights}
+        for (address, avoids_replicas), group in groups.items():
+            if address not in flying:
+                flying.add(address)
+                failed += self._send(group, avoids_replicas=avoids_replicas)
+        return failed
+
+    def _route(self, cursor: FetchCursor) -> Route | RangeFailed | None:
+        """Where to fetch from; None to try later."""
+        partition = cursor.name
+        route = self._cluster.route(partition) if cursor.avoids_replicas else self._cluster.read_route(partition)
+        if isinstance(route, Unroutable):
+            return self._refused(cursor, route.code, route.reason)
+        replaced = cursor.accept_route(route)
+        if replaced is not None:
+            return self._fail(cursor, replaced)
+        return route
+
+    def _send(self, group: list[Routed], *, avoids_replicas: bool) -> list[Outcome]:
+        node_id, address = group[0][1].node_id, group[0][1].address
+        try:
+            with self._cluster.noticing_loss(node_id):
+                connection = self._cluster.connection_to(address)
+                version = connection.versions.choose(FetchRequest, ceiling=version_ceiling(group))
+                if version < DIVERGING_EPOCH_VERSION:
+                    truncated = find_truncated(self._cluster, group)
+                    if truncated:  # The others go out with the next round.
+                        return [self._fail(cursor, error) for cursor, error in truncated]
+                rack = self._cluster.config.rack if not avoids_replicas else None
+                request = fetch_request(
+                    group, version, isolation=self._isolation, rack=rack or "", max_bytes=self._max_bytes
+                )
+                pending = connection.send(request, FetchResponse, version, pooled=True)
+        except (Disconnected, ProtocolError) as error:
+            return self._all_failed(group, str(error))
+        except KafkaError as error:
+            return [self._fail(cursor, error) for cursor, _ in group]
+        self._flights.append(_Flight(connection, pending, group))
+        return []
+
+    def _wait_for_next_attempt(self) -> None:
+        if not self._cursors:
+            return
+        now_ms = self._cluster.clock.now_ms()
+        next_ms = min(cursor.retries.not_before_ms for cursor in self._cursors)
+        self._cluster.clock.sleep_ms(next_ms - now_ms)
+
+    # Receiving
+
+    def _take_one_answer(self) -> Iterator[Outcome]:
+        flight = self._flights.pop(self._first_ready())
+        outcomes: list[Outcome] = []
+        try:
+            outcomes = self._read(flight)
+            ahead = self._send_what_is_ready()
+            for outcome in outcomes:
+                yield self._checked(outcome)
+            yield from ahead
+        finally:
+            _give_back(flight, outcomes)
+
+    def _first_ready(self) -> int:
+        pairs = [(flight.connection, flight.pending) for flight in self._flights]
+        return first_ready(pairs, self._cluster.clock, self._cluster.config.request_timeout_ms)
+
+    def _read(self, flight: _Flight) -> list[Outcome]:
+        try:
+            with self._cluster.noticing_loss(flight.node_id):
+                answer = flight.connection.wait(flight.pending)
+        except (Disconnected, ProtocolError) as error:
+            return self._all_failed(flight.routed, str(error))
+        except KafkaError as error:
+            return [self._fail(cursor, error) for cursor, _ in flight.routed]
+        if answer.error_code != ErrorCode.NONE:
+            return self._all_failed(flight.routed, error_code(answer.error_code).name)
+        outcomes: list[Outcome] = []
+        for cursor, route, part in match_answer(flight.routed, answer, flight.pending.version):
+            outcomes += self._take(cursor, route, part, answer, alone=len(flight.routed) == 1)
+        return outcomes
+
+    def _take(
+        self, cursor: FetchCursor, route: Route, part: PartitionData, answer: FetchResponse, *, alone: bool
+    ) -> list[Outcome]:
+        now_ms = self._cluster.clock.now_ms()
+        if cursor.is_finished:
+            return []
+        taken = cursor.take(part, route, alone=alone, now_ms=now_ms)
+        match taken:
+            case FetchedBatches():
+                self._cursors.remove(cursor)
+                if not cursor.is_finished:
+                    self._cursors.append(cursor)
+                return [taken] if taken.batches or taken.is_last else []
+            case RetryCause(code):
+                self._learn(cursor, code, part, answer)
+            case NextStep():
+                return self._follow(cursor, taken, part)
+            case _:
+                return [self._fail(cursor, taken)]
+        return []
+
+    def _follow(self, cursor: FetchCursor, step: NextStep, part: PartitionData) -> list[Outcome]:
+        match step:
+            case NextStep.FOLLOW_REPLICA:
+                preferred = NodeId(part.preferred_read_replica)
+                self._cluster.tell(ReadReplicaPreferred(self._cluster.clock.now_ms(), cursor.name, preferred))
+                route = self._cluster.read_route(cursor.name)
+                # A replica that is not among the live brokers cannot be asked.
+                cursor.avoids_replicas = isinstance(route, Unroutable) or route.is_leader
+            case NextStep.ASK_LEADER:
+                self._cluster.tell(ReadReplicaFailed(cursor.name))
+                cursor.avoids_replicas = True
+            case NextStep.LOOK_UP_BOUNDS:
+                return self._out_of_range(cursor)
+            case NextStep.TRY_AGAIN:
+                pass
+        return []
+
+    def _out_of_range(self, cursor: FetchCursor) -> list[Outcome]:
+        try:
+            error: QuorateError | None = find_bounds(self._cluster, cursor)
+        except QuorateError as failure:
+            error = failure
+        # Inside by now: a new leader whose high watermark lagged behind, or a log that changed in between.
+        error = error or cursor.failed(f"no offset {cursor.next_offset}", self._cluster.clock.now_ms())
+        return [] if error is None else [self._fail(cursor, error)]
+
+    def _learn(self, cursor: FetchCursor, code: ErrorCode, part: PartitionData, answer: FetchResponse) -> None:
+        now_ms = self._cluster.clock.now_ms()
+        leader = part.current_leader
+        if leader.leader_id < 0:
+            self._cluster.tell(PartitionRefused(now_ms, cursor.name, code))
+            return
+        endpoints = tuple(
+            Broker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
+            for node in answer.node_endpoints
+        )
+        self._cluster.tell(
+            LeaderHinted(now_ms, cursor.name, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch), endpoints)
+        )
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, RangeFailed):
+            return outcome
+        try:
+            check_batches(outcome.data, outcome.batches)
+        except CorruptBatch as error:
+            cursor = next((cursor for cursor in self._cursors if cursor.range is outcome.range), None)
+            start = outcome.batches[0].base_offset
+            failure = CorruptBatch(f"partition {outcome.range.name}, sent by node {outcome.node_id}: {error}")
+            if cursor is not None:
+                self._fail(cursor, failure)
+            return RangeFailed(range=outcome.range, next_offset=start, error=failure)
+        return outcome
+
+    # Failures
+
+    def _all_failed(self, group: Sequence[Routed], cause: str) -> list[Outcome]:
+        now_ms = self._cluster.clock.now_ms()
+        outcomes: list[Outcome] = []
+        for cursor, _ in group:
+            if not cursor.is_finished:
+                failed = cursor.failed(cause, now_ms)
+                outcomes += [] if failed is None else [self._fail(cursor, failed)]
+        return outcomes
+
+    def _refused(self, cursor: FetchCursor, code: ErrorCode, reason: str) -> RangeFailed | None:
+        now_ms = self._cluster.clock.now_ms()
+        error = cursor.refused(code, reason, now_ms)
+        if error is not None:
+            return self._fail(cursor, error)
+        self._cluster.tell(PartitionRefused(now_ms, cursor.name, code))
+        return None
+
+    def _fail(self, cursor: FetchCursor, error: QuorateError) -> RangeFailed:
+        cursor.is_finished = True
+        with suppress(ValueError):
+            self._cursors.remove(cursor)
+        return RangeFailed(range=cursor.range, next_offset=cursor.next_offset, error=error)
+
+
+def _nothing(fetch_range: FetchRange) -> FetchedBatches:
+    return FetchedBatches(
+        range=fetch_range,
+        data=memoryview(b""),
+        batches=[],
+        next_offset=fetch_range.end_offset,
+        high_watermark=Offset(-1),
+        last_stable_offset=Offset(-1),
+        log_start_offset=Offset(-1),
+        aborted_transactions=[],
+        node_id=NO_NODE,
+        leader_epoch=NO_LEADER_EPOCH,
+        is_last=True,
+    )
+
+
+def _give_back(flight: _Flight, outcomes: Sequence[Outcome]) -> None:
+    """Use the memory again, unless somebody still holds on to it."""
+    try:
+        for outcome in outcomes:
+            if isinstance(outcome, FetchedBatches):
+                outcome.data.release()
+    except BufferError:
+        return
+    flight.connection.release(flight.pending)
