@@ -8,7 +8,7 @@ from quorate.storage.segment import PlacedBatch, Segment
 
 
 def indexes_are_usable(segment: Segment, end: Offset) -> bool:
-    """Whether both files hold whole entries and the last of each fits the log. Reads one header, not the files."""
+    """Whether both files hold whole entries and the last of each fits the log. Reads a few headers, not the files."""
     if not (segment.offset_index.stored_is_whole() and segment.time_index.stored_is_whole()):
         return False
     return _last_offset_entry_fits(segment) and _last_time_entry_fits(segment, end)
@@ -45,4 +45,9 @@ def _last_time_entry_fits(segment: Segment, end: Offset) -> bool:
     last = segment.time_index.last()
     if last is None:
         return segment.size_bytes == 0
-    return segment.base_offset <= last[1] < end
+    timestamp_ms, offset = last
+    if not segment.base_offset <= offset < end:
+        return False
+    # The last entry is the highest timestamp, so none of the last batches may have a higher one.
+    last_headers = segment.headers_from(segment.offset_index.position_for(end))
+    return all(header.max_timestamp <= timestamp_ms for _, header in last_headers if header.last_offset < end)

@@ -78,6 +78,7 @@ class _Recovery:
         self._trusted: list[Segment] = []
         self._scanned: list[Segment] = []
         self._scanned_epochs: list[EpochStart] = []
+        self._epochs_in_file: list[EpochStart] = []
         self._truncated_bytes = 0
         self._dropped: list[Offset] = []
         self._reason: str | None = None
@@ -109,8 +110,9 @@ class _Recovery:
             synced_end_offset=self._log_end,
             is_new=self._is_new,
         )
-        # The file may lack epochs that the scan has found; they must be in it before the recovery point passes them.
-        durability.note_epochs(epochs.entries())
+        if epochs.entries() != self._epochs_in_file:
+            # Those that the scan has found must be in the file before the recovery point passes them.
+            durability.note_epochs(epochs.entries())
         state = LogState(
             disk=self._disk,
             directory=self._directory,
@@ -208,6 +210,7 @@ class _Recovery:
         except KafkaError:
             stored = None
         if stored is not None:
+            self._epochs_in_file = stored
             return stored
         headers = (header for segment in self._trusted + self._scanned for _, header in segment.headers_from(0))
         return [(header.partition_leader_epoch, header.base_offset) for header in headers]

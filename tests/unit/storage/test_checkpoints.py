@@ -1,0 +1,55 @@
+from uuid import UUID
+
+import pytest
+
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
+from quorate.storage import checkpoints
+from tests.simulation.disk import SimulatedDisk
+
+TOPIC_ID = TopicId(UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479"))
+
+
+def content_of(disk: SimulatedDisk, path: str) -> bytes:
+    return disk.open(path).read(0, 1000)
+
+
+def test_offsets_are_read_back(disk: SimulatedDisk) -> None:
+    assert checkpoints.read_offset(disk, "/data/offset") is None
+
+    checkpoints.write_offset(disk, "/data/offset", Offset(42))
+
+    assert checkpoints.read_offset(disk, "/data/offset") == 42
+
+
+def test_epochs_are_kept_in_the_format_of_kafka(disk: SimulatedDisk) -> None:
+    assert checkpoints.read_epochs(disk, "/data/epochs") is None
+    epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(120))]
+
+    checkpoints.write_epochs(disk, "/data/epochs", epochs)
+
+    assert content_of(disk, "/data/epochs") == b"0\n2\n0 0\n3 120\n"
+    assert checkpoints.read_epochs(disk, "/data/epochs") == epochs
+
+
+def test_the_topic_id_is_kept_in_the_format_of_kafka(disk: SimulatedDisk) -> None:
+    assert checkpoints.read_topic_id(disk, "/data") is None
+
+    checkpoints.write_topic_id(disk, "/data", TOPIC_ID)
+
+    assert content_of(disk, "/data/partition.metadata") == b"version: 0\ntopic_id: 9HrBC1jMQ3KlZw4CssPUeQ"
+    assert checkpoints.read_topic_id(disk, "/data") == TOPIC_ID
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n", b"7\n42\n", b"0\nx\n", b"0\n1\n2\n3\n", b"\xff\xfe"])
+def test_a_damaged_checkpoint_is_named_and_not_guessed_at(disk: SimulatedDisk, content: bytes) -> None:
+    disk.replace("/data/offset", content)
+    disk.replace("/data/epochs", content + b" ")
+    disk.replace("/data/partition.metadata", content)
+
+    with pytest.raises(KafkaError, match="/data/offset is damaged"):
+        checkpoints.read_offset(disk, "/data/offset")
+    with pytest.raises(KafkaError, match="damaged"):
+        checkpoints.read_epochs(disk, "/data/epochs")
+    with pytest.raises(KafkaError, match="damaged"):
+        checkpoints.read_topic_id(disk, "/data")

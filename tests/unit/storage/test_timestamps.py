@@ -1,0 +1,66 @@
+import pytest
+
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.attributes import Compression
+from quorate.storage.config import LogConfig
+from quorate.storage.log import PartitionLog
+from tests.simulation.disk import SimulatedDisk
+from tests.unit.storage.batches import NOW_MS, append, batch_of, open_log
+
+
+@pytest.fixture(params=["open", "reopened"])
+def log(disk: SimulatedDisk, request: pytest.FixtureRequest) -> PartitionLog:
+    """Records 0 to 8 in three segments, with times that go back and forth."""
+    log = open_log(disk, LogConfig(segment_bytes=260, index_interval_bytes=0))
+    for times, epoch in [([10, 30, 20], 1), ([25, 60, 40], 1), ([50, 55, 60], 2)]:
+        timestamps = [NOW_MS + time for time in times]
+        append(log, batch_of(b"x", b"y", b"z", timestamps=timestamps), epoch=LeaderEpoch(epoch))
+        append(log, batch_of(b"w", timestamps=[NOW_MS + 1]), epoch=LeaderEpoch(epoch))
+    if request.param == "reopened":
+        log.close()
+        log = open_log(disk)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("time", "offset", "found_time"), [(0, 0, 10), (10, 0, 10), (11, 1, 30), (30, 1, 30), (31, 5, 60), (60, 5, 60)]
+)
+def test_the_first_record_at_or_after_a_time_is_found(
+    log: PartitionLog, time: int, offset: int, found_time: int
+) -> None:
+    found = log.offset_for_timestamp(NOW_MS + time)
+
+    assert found == (offset, NOW_MS + found_time, 1)
+
+
+def test_no_record_is_found_after_the_last_time(log: PartitionLog) -> None:
+    assert log.offset_for_timestamp(NOW_MS + 61) is None
+
+
+def test_the_first_record_with_the_highest_time_is_found(log: PartitionLog) -> None:
+    assert log.offset_of_max_timestamp() == (5, NOW_MS + 60, 1)
+
+
+def test_deleted_records_are_not_found(log: PartitionLog) -> None:
+    log.delete_records_before(Offset(6))
+
+    assert log.offset_for_timestamp(NOW_MS) == (6, NOW_MS + 40, 1)
+    assert log.offset_of_max_timestamp() == (10, NOW_MS + 60, 2)
+
+
+def test_records_in_compressed_batches_are_found(disk: SimulatedDisk) -> None:
+    log = open_log(disk)
+    timestamps = [NOW_MS, NOW_MS + 5, NOW_MS + 9]
+    append(log, batch_of(b"x", b"y", b"z", timestamps=timestamps, compression=Compression.ZSTD))
+
+    found = log.offset_for_timestamp(NOW_MS + 4)
+
+    assert found is not None
+    assert found.offset == 1
+
+
+def test_an_empty_log_has_no_times(disk: SimulatedDisk) -> None:
+    log = open_log(disk)
+
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
