@@ -30,5 +30,3 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     min_version: int
     max_version: int
     handle: Handle
-    #: Clients are told this instead of ``min_version``, where some of them insist on seeing a version they never send.
-    advertised_min_version: int | None = None

@@ -14,7 +14,7 @@ from quorate.broker.handlers import APIS
 from quorate.broker.handlers.api_versions import unsupported_version_response
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
-from quorate.protocol.apis import ApiKey
+from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import (
@@ -80,7 +80,13 @@ class Dispatcher:
     def _refuse_version(self, header: RequestHeader) -> Reply:
         if header.api_key == ApiKey.API_VERSIONS:
             return encode_unsupported_api_versions(header.correlation_id, unsupported_version_response())
-        # The answer's shape is unknown here; most start with an error code after the correlation id.
+        known = find_api(header.api_key)
+        if known is not None and header.is_known and "error_code" in known.response_type.__struct_fields__:
+            refusal = known.response_type(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            encoded = encode_response(header.correlation_id, refusal, header.api_version)
+            if encoded != encode_response(header.correlation_id, known.response_type(), header.api_version):
+                return encoded  # This version has room for the code.
+        # The answer's shape is unknown; the correlation id and the code are what can be said.
         return [_BARE_ERROR.pack(6, header.correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
 
     def _failed(self, header: RequestHeader, error: Exception) -> CloseConnection:

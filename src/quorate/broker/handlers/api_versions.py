@@ -25,11 +25,7 @@ def _served() -> tuple[ApiVersion, ...]:
     from quorate.broker.handlers import APIS
 
     return tuple(
-        ApiVersion(
-            api_key=key,
-            min_version=api.min_version if api.advertised_min_version is None else api.advertised_min_version,
-            max_version=api.max_version,
-        )
+        ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
         for key, api in sorted(APIS.items())
     )
 

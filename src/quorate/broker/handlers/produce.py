@@ -1,6 +1,7 @@
-"""Produce, versions 3 to 13.
+"""Produce, versions 0 to 13.
 
-Versions 0 to 2 are advertised, because librdkafka stops compressing otherwise, and refused with UNSUPPORTED_VERSION.
+Versions 0 to 2 are there because librdkafka stops compressing without them; every partition of such a request is
+answered with UNSUPPORTED_VERSION.
 Gaps: transactional ids are refused until there are transactions; quotas are not applied.
 """
 
@@ -28,6 +29,7 @@ from quorate.protocol.messages.produce import (
 from quorate.records.validation import check_keys, validate_produced
 from quorate.storage.appending import AppendInfo
 
+_BATCHES_FROM = 3
 _TOPIC_IDS_FROM = 13
 
 
@@ -62,6 +64,8 @@ def _write(
     node: Node, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, data: PartitionProduceData
 ) -> _Written:
     try:
+        if context.api_version < _BATCHES_FROM:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if request.acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if request.transactional_id is not None:
@@ -150,4 +154,4 @@ def _flat(written: list[list[_Written]]) -> list[_Written]:
     return [entry for entries in written for entry in entries]
 
 
-API = Api(request=ProduceRequest, min_version=3, max_version=13, handle=handle, advertised_min_version=0)
+API = Api(request=ProduceRequest, min_version=0, max_version=13, handle=handle)

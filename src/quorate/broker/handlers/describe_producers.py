@@ -1,0 +1,48 @@
+"""DescribeProducers, version 0: the idempotent producers that a partition knows. Gap: there are no transactions."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(node: Node, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(node, TopicName(topic.name), index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(node: Node, topic: TopicName, index: int) -> PartitionResponse:
+    try:
+        producers = node.partitions.led(topic, PartitionIndex(index)).log.producers
+    except KafkaError as error:
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp_ms,
+                coordinator_epoch=-1,
+            )
+            for producer_id, entry in producers
+        ],
+    )
+
+
+API = Api(request=DescribeProducersRequest, min_version=0, max_version=0, handle=handle)
