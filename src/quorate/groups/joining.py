@@ -92,7 +92,7 @@ def _join_with_id(group: ClassicGroup, token: Token, command: JoinGroup, now_ms:
     member = group.roster[command.member_id]
     if _needs_rebalance(group, member, command):
         effects = group.answer_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.rejoin(command)
+        group.roster.rejoin(member, command)
         member.join_token = token
         return [*effects, *group.rebalance(now_ms)]
     # A retry of a request whose answer was lost: tell the member where the group stands.
@@ -132,7 +132,7 @@ def _replace_static_member(
     old_member_id, old_metadata = member.member_id, member.metadata_for(group.protocol_name)
     was_leader = old_member_id == group.roster.leader
     effects = group.answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
-    member.rejoin(command)
+    group.roster.rejoin(member, command)
     effects += group.rename_member(member, member_id, now_ms)
     unchanged = (
         group.state is GroupState.STABLE

@@ -75,8 +75,9 @@ class Member:
     def metadata_for(self, protocol_name: str | None) -> bytes:
         return next((protocol.metadata for protocol in self.protocols if protocol.name == protocol_name), b"")
 
-    def supports(self, protocol_name: str) -> bool:
-        return any(protocol.name == protocol_name for protocol in self.protocols)
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        return frozenset(protocol.name for protocol in self.protocols)
 
     @property
     def is_waiting_on_coordinator(self) -> bool:

@@ -35,6 +35,9 @@ _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 _GROUP_VALUE_VERSION = 3
 _FIRST_FLEXIBLE_VALUE_VERSION = 4
 _NO_TIMESTAMP = -1
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
 
 
 class CorruptCoordinatorRecord(ValueError):
@@ -128,7 +131,7 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
                 key=GroupKey(group_id=GroupId(key_reader.string())),
                 value=None if value is None else _decode_group(_Reader(value)),
             )
-    except UnicodeDecodeError as error:
+    except (struct.error, UnicodeDecodeError) as error:
         raise CorruptCoordinatorRecord(f"cannot read record with key {bytes(key)[:64].hex()}: {error}") from error
     return None
 
@@ -205,13 +208,13 @@ class _Reader:
         return version
 
     def int16(self) -> int:
-        return int.from_bytes(self._take(2), "big", signed=True)
+        return self._number(_INT16)
 
     def int32(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
+        return self._number(_INT32)
 
     def int64(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
+        return self._number(_INT64)
 
     def string(self) -> str:
         text = self.nullable_string()
@@ -220,7 +223,7 @@ class _Reader:
         return text
 
     def nullable_string(self) -> str | None:
-        length = self._unsigned_varint() - 1 if self._flexible else self.int16()
+        length = self._unsigned_varint() - 1 if self._flexible else self._number(_INT16)
         return None if length < 0 else self._take(length).decode()
 
     def byte_string(self) -> bytes:
@@ -237,6 +240,11 @@ class _Reader:
             for _ in range(self._unsigned_varint()):
                 self._unsigned_varint()
                 self._take(self._unsigned_varint())
+
+    def _number(self, layout: struct.Struct) -> int:
+        value: int = layout.unpack_from(self._data, self._position)[0]
+        self._position += layout.size
+        return value
 
     def _unsigned_varint(self) -> int:
         value = shift = 0

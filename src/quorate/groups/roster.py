@@ -6,7 +6,7 @@ Static members (KIP-345) are known by their instance id; the member id behind it
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from quorate.groups.commands import NO_MEMBER_ID
+from quorate.groups.commands import NO_MEMBER_ID, JoinGroup
 from quorate.groups.member import Member
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
@@ -16,6 +16,8 @@ class Roster:
     def __init__(self) -> None:
         self._members: dict[MemberId, Member] = {}
         self._static_members: dict[str, Member] = {}
+        # How many members support each protocol; counted on, because a group of thousands joins one by one.
+        self._supporters: Counter[str] = Counter()
         # Set whenever there are members, and always one of them.
         self.leader: MemberId | None = None
 
@@ -51,6 +53,7 @@ class Roster:
         assert member.member_id not in self._members
         assert member.member_id != NO_MEMBER_ID
         self._members[member.member_id] = member
+        self._supporters.update(member.protocol_names)
         if member.group_instance_id is not None:
             self._static_members[member.group_instance_id] = member
         if self.leader is None:
@@ -58,10 +61,17 @@ class Roster:
 
     def remove(self, member: Member) -> None:
         del self._members[member.member_id]
+        self._supporters = self._supporters - Counter(member.protocol_names)
         if member.group_instance_id is not None:
             del self._static_members[member.group_instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self._members), None)
+
+    def rejoin(self, member: Member, command: JoinGroup) -> None:
+        """The member joins again, perhaps with other protocols."""
+        self._supporters = self._supporters - Counter(member.protocol_names)
+        member.rejoin(command)
+        self._supporters.update(member.protocol_names)
 
     def rename(self, member: Member, member_id: MemberId) -> None:
         """Give a static member the id of its next incarnation; it keeps its place, and the lead if it has it."""
@@ -88,8 +98,7 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def common_protocols(self) -> set[str]:
-        supported = Counter(name for member in self for name in {protocol.name for protocol in member.protocols})
-        return {name for name, count in supported.items() if count == len(self)}
+        return {name for name, count in self._supporters.items() if count == len(self)}
 
     def agrees_with(self, protocol_names: Iterable[str]) -> bool:
         return not self.common_protocols().isdisjoint(protocol_names)

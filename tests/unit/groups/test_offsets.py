@@ -261,6 +261,20 @@ def test_member_that_comes_back_while_its_group_is_deleted_finds_a_working_group
     assert talk.heartbeat(returned, talk.joined(join).generation) is ErrorCode.NONE
 
 
+def test_group_that_was_used_again_while_it_was_deleted_goes_on_counting() -> None:
+    talk = Conversation()
+    [member] = talk.stable_group(size=1)
+    talk.leave(member.member_id)
+    talk.log_commits = False
+    talk.send(DeleteGroup(group_id=GROUP))
+    returned, join = talk.new_member()
+    talk.leave(returned)
+
+    talk.commit()
+    _, next_join = talk.new_member()
+    assert talk.joined(next_join).generation > talk.joined(join).generation
+
+
 def test_offsets_of_deleted_topics_are_forgotten() -> None:
     talk = Conversation()
     for topic in ("orders", "other"):

@@ -226,7 +226,7 @@ class GroupUnderFire(RuleBasedStateMachine):
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             assert roster
             assert all(member.join_token is None for member in roster)
-            assert all(member.supports(group.protocol_name or "") for member in roster)
+            assert all(group.protocol_name in member.protocol_names for member in roster)
         if group.state is GroupState.STABLE:
             assert all(member.sync_token is None for member in roster)
             stored = self.talk.shard._book.state.stored_group(GROUP)

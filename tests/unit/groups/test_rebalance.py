@@ -135,6 +135,19 @@ def test_assignment_of_a_generation_that_was_overtaken_is_not_handed_out() -> No
     assert state(talk) is GroupState.PREPARING_REBALANCE
 
 
+def test_assignment_of_the_last_generation_is_not_handed_out_in_the_next() -> None:
+    talk = Conversation(log_commits=False)
+    member_id, join = talk.new_member()
+    talk.sync(talk.joined(join), {member_id: b"all"})
+    _, newcomers_join = talk.new_member()
+    talk.join(member_id)
+    newcomers_sync = talk.sync(talk.joined(newcomers_join))
+
+    talk.commit()
+    assert state(talk) is GroupState.COMPLETING_REBALANCE
+    assert talk.is_waiting(newcomers_sync)
+
+
 def test_member_left_out_by_the_leader_gets_an_empty_assignment() -> None:
     talk = Conversation()
     leader, follower = talk.joined_group(size=2)

@@ -90,6 +90,15 @@ def test_restart_with_another_subscription_starts_a_rebalance(changed: object) -
     assert state(talk) is GroupState.PREPARING_REBALANCE
 
 
+def test_restart_that_turns_the_vote_starts_a_rebalance() -> None:
+    talk = Conversation()
+    joined = talk.joined(join(talk, "one", protocols=protocols("range", "sticky")))
+    talk.sync(joined, instance="one")
+
+    returned = talk.joined(join(talk, "one", protocols=protocols("sticky", "range")))
+    assert (returned.generation, returned.protocol_name) == (joined.generation + 1, "sticky")
+
+
 def test_answer_to_a_restarted_member_waits_for_the_log() -> None:
     talk = Conversation()
     static_pair(talk)
