@@ -143,9 +143,15 @@ class GroupCoordinator:
             loop=self._node.loop,
             clock=self._node.clock,
             executor=self._node.executor,
-            on_failure=lambda failed: self._stop_runner(failed.partition.identity.partition),
+            on_failure=self._runner_failed,
         )
         runner.start()
+
+    def _runner_failed(self, failed: GroupShardRunner) -> None:
+        """What its log says cannot be known: better no coordinator than one that has forgotten offsets."""
+        index = failed.partition.identity.partition
+        if self._runners.get(index) is failed:
+            self._stop_runner(index)
 
     def _stop_runner(self, index: PartitionIndex) -> None:
         self._runners.pop(index).stop()

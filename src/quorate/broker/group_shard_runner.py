@@ -93,9 +93,11 @@ class GroupShardRunner:
         return future
 
     def _log_committed(self, error: KafkaError | None) -> None:
-        if error is not None or self._is_stopped:
+        if self._is_stopped:
             return
-        if self.partition.log.log_start_offset == self.partition.high_watermark:
+        if error is not None:
+            self._load_failed(error)
+        elif self.partition.log.log_start_offset == self.partition.high_watermark:
             self._report(LogLoaded())  # A new topic's coordinator need not keep its first clients waiting.
         else:
             self._loading = self._loop.create_task(self._load())
@@ -105,11 +107,14 @@ class GroupShardRunner:
         try:
             loaded = await self._replay_log(partition.log.log_start_offset, partition.high_watermark)
         except (KafkaError, CorruptCoordinatorRecord, OSError) as error:
-            logger.error("groups not loaded partition=%s epoch=%s error=%s", partition, self.leader_epoch, error)
-            self._on_failure(self)
+            self._load_failed(error)
             return
         logger.info("groups loaded partition=%s epoch=%s records=%s", partition, self.leader_epoch, loaded)
         self._report(LogLoaded())
+
+    def _load_failed(self, error: Exception) -> None:
+        logger.error("groups not loaded partition=%s epoch=%s error=%s", self.partition, self.leader_epoch, error)
+        self._on_failure(self)
 
     async def _replay_log(self, offset: Offset, end_offset: Offset) -> int:
         replayed = 0

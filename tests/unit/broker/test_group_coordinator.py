@@ -93,6 +93,18 @@ def test_commit_is_answered_when_the_disk_has_it_and_not_before() -> None:
     asyncio.run(script())
 
 
+def test_commit_that_the_disk_refuses_is_not_acknowledged() -> None:
+    async def script() -> None:
+        world = World()
+        node = await world.first_node()
+        await run_all_work(node)
+        world.disk.syncs_fail = True
+        assert await commit(node, 5) == ErrorCode.NOT_COORDINATOR
+        assert await fetch(node) == (ErrorCode.NONE, -1)
+
+    asyncio.run(script())
+
+
 def test_coordinator_that_loads_asks_for_patience() -> None:
     async def script() -> None:
         world = World()

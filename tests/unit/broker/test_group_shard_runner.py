@@ -76,8 +76,11 @@ class EmptyPartition:
     leader_epoch = LeaderEpoch(0)
     high_watermark = Offset(0)
 
-    def when_committed(self, end_offset: Offset, callback: Callable[[None], None]) -> None:
-        callback(None)
+    def __init__(self, failure: KafkaError | None = None) -> None:
+        self.failure = failure
+
+    def when_committed(self, end_offset: Offset, callback: Callable[[KafkaError | None], None]) -> None:
+        callback(self.failure)
 
     def append(self, batches: memoryview, now_ms: int) -> None:
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -92,17 +95,18 @@ class SteppingClock:
 
 
 class Scene:
-    def __init__(self) -> None:
+    def __init__(self, failure: KafkaError | None = None) -> None:
         self.loop = Loop()
+        self.failed: list[GroupShardRunner] = []
         self.clock = SteppingClock()
         config = GroupConfig(initial_rebalance_delay_ms=3_000)
         self.runner = GroupShardRunner(
             GroupCoordinatorShard(config, lambda: UUID(int=1)),
-            cast(Partition, EmptyPartition()),
+            cast(Partition, EmptyPartition(failure)),
             loop=cast(asyncio.AbstractEventLoop, self.loop),
             clock=self.clock,
             executor=cast(ThreadPoolExecutor, None),
-            on_failure=lambda failed: None,
+            on_failure=self.failed.append,
         )
         self.runner.start()
 
@@ -167,4 +171,11 @@ def test_stopped_runner_answers_who_waits_and_then_keeps_still() -> None:
     scene.runner.stop()
     assert joined.result().error is ErrorCode.NOT_COORDINATOR
     assert all(timer.is_cancelled for timer in scene.loop.timers)
+    scene.loop.close()
+
+
+def test_log_that_fails_before_it_is_loaded_ends_the_runner() -> None:
+    scene = Scene(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+
+    assert scene.failed == [scene.runner]
     scene.loop.close()
