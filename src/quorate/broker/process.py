@@ -61,7 +61,10 @@ async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested
             host=config.listen.host,
             port=config.listen.port,
             idle_timeout_ms=node.int_config("connections.max.idle.ms"),
-            limits=ConnectionLimits(max_frame_bytes=node.int_config("socket.request.max.bytes")),
+            limits=ConnectionLimits(
+                max_frame_bytes=node.int_config("socket.request.max.bytes"),
+                send_buffer_bytes=node.int_config("socket.send.buffer.bytes"),
+            ),
         ),
         lambda connection: Dispatcher(node, connection),
     )

@@ -219,6 +219,14 @@ _OWN = (
         read_only=True,
         documentation="The largest request that is accepted.",
     ),
+    ConfigDefinition(
+        name="socket.send.buffer.bytes",
+        type=ConfigType.INT,
+        default="102400",
+        check=at_least(-1),
+        read_only=True,
+        documentation="The send buffer of a client's socket; -1 leaves it to the operating system.",
+    ),
 )
 
 _TOPIC_DEFAULTS = tuple(

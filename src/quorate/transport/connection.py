@@ -14,6 +14,7 @@ import msgspec
 
 from quorate.transport.outbox import Outbox, Reply, ReplyPart
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
+from quorate.transport.socket_room import SocketRoom
 
 
 class CloseConnection(Exception):
@@ -29,6 +30,8 @@ class FrameHandler(Protocol):
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int = 100 * 1024 * 1024
     max_requests_in_flight: int = 128
+    #: Of the socket; -1 leaves it to the system.
+    send_buffer_bytes: int = 102_400
 
 
 class ConnectionObserver(Protocol):
@@ -70,13 +73,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.peer_host = str(peer[0]) if peer else ""
         is_plain = transport.get_extra_info("sslcontext") is None
         connected = transport.get_extra_info("socket")
-        self._outbox = Outbox(self._transport, connected.fileno() if connected is not None and is_plain else None)
+        room = None
+        if connected is not None and is_plain:
+            loop = asyncio.get_running_loop()
+            room = SocketRoom(loop, connected.fileno(), self._limits.send_buffer_bytes)
+        self._outbox = Outbox(self._transport, room, self._outbox_unblocked)
         self._handle = self._observer.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for pending in self._pending:
             pending.cancel()
         self._pending.clear()
+        self._outbox.close()
         self._observer.connection_closed(self, self._close_reason or (str(exc) if exc else None))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
@@ -96,6 +104,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._outbox.resume()
+        self._update_reading()
+
+    def _outbox_unblocked(self) -> None:
+        self._flush()
         self._update_reading()
 
     def end(self, reason: str) -> None:

@@ -1,18 +1,19 @@
 """The sending side of a connection: replies leave in order, with as few system calls and copies as can be.
 
-Bytes go straight to the socket while the transport has nothing queued, file regions by ``sendfile``. Only what the
-socket does not take at once is handed to the transport, whose water marks then hold the rest back. Where there is no
-plain socket to write to (TLS, a simulated network), everything goes through the transport.
+Bytes go straight to the socket while the transport has nothing queued, file regions by ``sendfile``, which goes on when
+the socket has room again. Bytes that the socket does not take at once are handed to the transport, whose water marks
+then hold the rest back. Where there is no plain socket to write to (TLS, a simulated network), everything goes through
+the transport.
 """
 
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.file_region import FileRegion
+from quorate.transport.socket_room import SocketRoom
 
 ReplyPart = Buffer | FileRegion
 Reply = Sequence[ReplyPart]
@@ -26,9 +27,12 @@ _MAX_BUFFERS = 1024
 
 
 class Outbox:
-    def __init__(self, transport: asyncio.Transport, descriptor: int | None) -> None:
+    def __init__(self, transport: asyncio.Transport, room: SocketRoom | None, unblocked: Callable[[], None]) -> None:
         self._transport = transport
-        self._descriptor = descriptor
+        #: The plain socket behind the transport, where there is one.
+        self._room = room
+        self._unblocked = unblocked
+        self._waits_for_room = False
         self._parts: deque[ReplyPart] = deque()
         self._paused = False
 
@@ -42,6 +46,11 @@ class Outbox:
         if not self._paused:
             self._pump()
 
+    def close(self) -> None:
+        self._parts.clear()
+        if self._room is not None:
+            self._room.close()
+
     def pause(self) -> None:
         self._paused = True
 
@@ -51,7 +60,7 @@ class Outbox:
 
     def _pump(self) -> None:
         parts = self._parts
-        while parts and not self._paused:
+        while parts and not self._paused and not self._waits_for_room:
             head = parts[0]
             if isinstance(head, FileRegion) and len(head) >= SENDFILE_MINIMUM_BYTES:
                 self._send_file(head)
@@ -79,9 +88,10 @@ class Outbox:
         return buffers
 
     def _send_buffers(self, buffers: list[Buffer]) -> None:
-        if self._may_bypass():
+        room = self._usable_room()
+        if room is not None:
             try:
-                sent = os.writev(cast(int, self._descriptor), buffers)
+                sent = os.writev(room.descriptor, buffers)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -93,9 +103,10 @@ class Outbox:
 
     def _send_file(self, region: FileRegion) -> None:
         source = region.file.fileno()
-        if source is not None and self._may_bypass():
+        room = self._usable_room()
+        if source is not None and room is not None:
             try:
-                sent = os.sendfile(cast(int, self._descriptor), source, region.position, len(region))
+                sent = os.sendfile(room.descriptor, source, region.position, len(region))
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -104,8 +115,11 @@ class Outbox:
             region.advance(sent)
             if sent:
                 self._drop_if_empty(region)
-                return
-        # The socket is full: queue one chunk and let the transport say when to go on.
+            else:
+                self._waits_for_room = True
+                room.watch(self._has_room)
+            return
+        # The transport is in use: queue one chunk and let it say when to go on.
         chunk = region.read(COPY_CHUNK_BYTES)
         if not chunk:
             self._give_up()
@@ -114,16 +128,23 @@ class Outbox:
         self._drop_if_empty(region)
         self._transport.write(chunk)
 
+    def _has_room(self) -> None:
+        self._waits_for_room = False
+        self._pump()
+        if self._room is not None and not self._waits_for_room:
+            self._room.unwatch()
+            if not self._parts:
+                self._unblocked()
+
     def _give_up(self) -> None:
         self._transport.abort()
         self._parts.clear()
 
-    def _may_bypass(self) -> bool:
-        return (
-            self._descriptor is not None
-            and not self._transport.is_closing()
-            and self._transport.get_write_buffer_size() == 0
-        )
+    def _usable_room(self) -> SocketRoom | None:
+        """The socket, while writing past the transport keeps the order."""
+        if self._transport.is_closing() or self._transport.get_write_buffer_size() != 0:
+            return None
+        return self._room
 
     def _drop_if_empty(self, region: FileRegion) -> None:
         if not len(region):
