@@ -30,11 +30,15 @@ def manifest_number(name: str) -> int | None:
 def segment_name(
     topic: TopicName, topic_id: TopicId, partition: PartitionIndex, base_offset: Offset, attempt: str
 ) -> str:
-    if not is_safe_segment(topic):
-        raise BackupError(f"topic name {topic!r} cannot be used in an object's name")
     if not _ATTEMPT.fullmatch(attempt):
         raise ValueError(f"attempt {attempt!r} cannot be used in an object's name")
-    return f"{TOPICS}{topic}~{topic_id}/{partition}/{base_offset:020d}-{attempt}.qseg"
+    return f"{partition_folder(topic, topic_id, partition)}{base_offset:020d}-{attempt}.qseg"
+
+
+def partition_folder(topic: TopicName, topic_id: TopicId, partition: PartitionIndex) -> str:
+    if not is_safe_segment(topic):
+        raise BackupError(f"topic name {topic!r} cannot be used in an object's name")
+    return f"{TOPICS}{topic}~{topic_id}/{partition}/"
 
 
 def probe_name(run_id: str) -> str:

@@ -5,7 +5,7 @@ and the fault. It gives out no batch of a frame that does not match its CRC.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from quorate.backup.batch_summary import BatchSummary, iterate_summaries
@@ -119,10 +119,18 @@ class SegmentReader:
 
 
 class SequentialBytes:
-    """Reads a source from a position on, in large pieces."""
+    """Reads a source from a position on, in large pieces. ``on_taken`` sees all that is taken, for a hash."""
 
-    def __init__(self, source: SegmentSource, position: int = 0, *, window_bytes: int = READ_AHEAD_BYTES) -> None:
+    def __init__(
+        self,
+        source: SegmentSource,
+        position: int = 0,
+        *,
+        window_bytes: int = READ_AHEAD_BYTES,
+        on_taken: Callable[[memoryview], None] | None = None,
+    ) -> None:
         self._source = source
+        self._on_taken = on_taken
         self._position = position  # Of the first byte that was not read yet.
         self._window = memoryview(b"")
         self._window_bytes = window_bytes
@@ -132,6 +140,8 @@ class SequentialBytes:
         if length > len(self._window):
             self._read(length - len(self._window))
         taken, self._window = self._window[:length], self._window[length:]
+        if self._on_taken is not None:
+            self._on_taken(taken)
         return taken
 
     def _read(self, length: int) -> None:

@@ -1,0 +1,177 @@
+"""The settings of a backup, as ``backup.yaml`` has them. Pure: the text and the environment are handed in."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from quorate.backup.config_reading import read_config
+from quorate.backup.errors import ConfigError
+from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.manifest import Isolation, Mode, RunSettings
+from quorate.backup.object_names import is_safe_segment
+from quorate.backup.storage_url import StorageLocation, parse_url
+from quorate.backup.topic_selection import TopicSelection
+
+_SECRETS = frozenset({"password", "key_password"})
+
+
+class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_location: str | None = None
+    certificate_location: str | None = None
+    key_location: str | None = None
+    key_password: str | None = None
+    verify_hostname: bool = True
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def __repr__(self) -> str:
+        shown = {field: getattr(self, field) for field in self.__struct_fields__}
+        hidden = {field: "***" for field in _SECRETS if shown[field] is not None}
+        return f"SecurityConfig({', '.join(f'{key}={value!r}' for key, value in (shown | hidden).items())})"
+
+
+class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    bootstrap_servers: tuple[str, ...]
+    topics: TopicSelection = TopicSelection()
+    metadata_refresh_interval_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+    rack: str | None = None  # Fetch from the nearest replica, where the cluster offers one.
+    security: SecurityConfig = SecurityConfig()
+
+
+class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    endpoint: str | None = None
+
+
+class BackupSection(msgspec.Struct, frozen=True, kw_only=True):
+    mode: Mode = Mode.SNAPSHOT
+    isolation: Isolation = Isolation.READ_COMMITTED
+    compression: Literal["none", "lz4", "zstd"] = "zstd"
+    segment_max_bytes: int = 128 * 1024 * 1024
+    segment_max_age_ms: int | None = None
+    consumer_groups: bool = True
+    rate_limit_bytes_per_second: int | None = None  # Over all tasks.
+    range_bytes: int = 128 * 1024 * 1024
+    continuous_interval_ms: int = 1_000  # From the end of one round to the start of the next.
+    deadline_ms: int = 300_000  # How long one partition is tried before it counts as failed.
+
+
+class SparkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    master: str = "local[*]"
+    remote: str | None = None
+    conf: dict[str, str] = {}
+
+
+class BackupConfig(msgspec.Struct, frozen=True, kw_only=True):
+    backup_id: str
+    source: SourceConfig
+    storage: StorageConfig
+    backup: BackupSection = BackupSection()
+    spark: SparkConfig = SparkConfig()
+
+    @property
+    def location(self) -> StorageLocation:
+        """The backup's own folder."""
+        return StorageLocation(self.storage.url, self.storage.endpoint).below(self.backup_id)
+
+    @property
+    def codec(self) -> FrameCodec:
+        return FrameCodec[self.backup.compression.upper()]
+
+    @property
+    def run_settings(self) -> RunSettings:
+        return RunSettings(
+            mode=self.backup.mode,
+            isolation=self.backup.isolation,
+            compression=self.backup.compression,
+            include=list(self.source.topics.include),
+            exclude=list(self.source.topics.exclude),
+        )
+
+
+def parse_backup_config(text: str, environment: Mapping[str, str], file_name: str) -> BackupConfig:
+    """Read and check a ``backup.yaml``; ``ConfigError`` says in one sentence what is wrong, and where."""
+    config = read_config(text, environment, file_name, BackupConfig)
+    for key, problem in _problems(config):
+        raise ConfigError(f"{file_name}: {key} {problem}")
+    parse_url(config.storage.url)
+    return config
+
+
+def check_backup_id(backup_id: str) -> None:
+    if not is_safe_segment(backup_id):
+        raise ConfigError(f"backup_id {backup_id!r} may hold only letters, digits, '.', '_' and '-'")
+
+
+def _problems(config: BackupConfig) -> list[tuple[str, str]]:
+    source, backup, security = config.source, config.backup, config.source.security
+    found: list[tuple[str, str]] = []
+    if not is_safe_segment(config.backup_id):
+        found.append(("backup_id", f"{config.backup_id!r} may hold only letters, digits, '.', '_' and '-'"))
+    if not source.bootstrap_servers:
+        found.append(("source.bootstrap_servers", "names no server"))
+    found += [
+        ("source.bootstrap_servers", f"holds {server!r}, which is not of the form host:port")
+        for server in source.bootstrap_servers
+        if not _is_address(server)
+    ]
+    if not source.topics.include:
+        found.append(("source.topics.include", "names no topic"))
+    for key, value in _positive_numbers(config):
+        if value <= 0:
+            found.append((key, f"must be above 0 and is {value}"))
+    if backup.segment_max_bytes < 1024 * 1024:
+        found.append(("backup.segment_max_bytes", "must be at least 1048576"))
+    return found + _security_problems(security)
+
+
+def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:
+    source, backup = config.source, config.backup
+    numbers = {
+        "source.metadata_refresh_interval_ms": source.metadata_refresh_interval_ms,
+        "source.request_timeout_ms": source.request_timeout_ms,
+        "backup.segment_max_age_ms": backup.segment_max_age_ms,
+        "backup.rate_limit_bytes_per_second": backup.rate_limit_bytes_per_second,
+        "backup.range_bytes": backup.range_bytes,
+        "backup.continuous_interval_ms": backup.continuous_interval_ms,
+        "backup.deadline_ms": backup.deadline_ms,
+    }
+    return [(key, value) for key, value in numbers.items() if value is not None]
+
+
+def _security_problems(security: SecurityConfig) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if security.uses_sasl:
+        found += [
+            (f"source.security.{key}", f"is needed with protocol {security.protocol}")
+            for key in ("sasl_mechanism", "username", "password")
+            if getattr(security, key) is None
+        ]
+    elif security.sasl_mechanism is not None:
+        found.append(("source.security.sasl_mechanism", f"means nothing with protocol {security.protocol}"))
+    if not security.uses_tls:
+        found += [
+            (f"source.security.{key}", f"means nothing with protocol {security.protocol}")
+            for key in ("ca_location", "certificate_location", "key_location")
+            if getattr(security, key) is not None
+        ]
+    if (security.certificate_location is None) != (security.key_location is None):
+        found.append(("source.security", "needs certificate_location and key_location together"))
+    return found
+
+
+def _is_address(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    return bool(host) and port.isdigit() and 0 < int(port) < 65536

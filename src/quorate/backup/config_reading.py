@@ -1,0 +1,114 @@
+"""Reads a YAML config file into a struct, and says in one sentence what is wrong with it. Pure.
+
+``${NAME}`` in a text value stands for an environment variable, ``$${`` for the two characters themselves. It is filled
+in after the YAML is read, so what a variable holds can never become a key.
+"""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+import yaml  # type: ignore[import-untyped]
+
+from quorate.backup.errors import ConfigError
+
+Config = TypeVar("Config", bound=msgspec.Struct)
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+
+
+def read_config(text: str, environment: Mapping[str, str], file_name: str, kind: type[Config]) -> Config:
+    """``file_name`` is for the error: a ``ConfigError`` that names it and the key."""
+    try:
+        tree = yaml.load(text, _StrictLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file_name}: {_yaml_problem(error)}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{file_name}: it holds no settings")
+    try:
+        tree = _fill_in(tree, environment, "")
+        _check_keys(tree, msgspec.inspect.type_info(kind), "")
+        return msgspec.convert(tree, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{file_name}: {_conversion_problem(error)}") from None
+    except _Fault as error:
+        raise ConfigError(f"{file_name}: {error}") from None
+
+
+class _Fault(ValueError):
+    pass
+
+
+class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses a key that is given twice: YAML itself would silently take the second."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _fill_in(value: Any, environment: Mapping[str, str], path: str) -> Any:
+    match value:
+        case dict():
+            return {key: _fill_in(each, environment, _below(path, str(key))) for key, each in value.items()}
+        case list():
+            return [_fill_in(each, environment, f"{path}[{index}]") for index, each in enumerate(value)]
+        case str():
+            return _VARIABLE.sub(lambda match: _variable(match, environment, path), value)
+        case _:
+            return value
+
+
+def _variable(match: re.Match[str], environment: Mapping[str, str], path: str) -> str:
+    name = match[1]
+    if name is None:
+        return "${"
+    if name not in environment:
+        raise _Fault(f"{path} asks for the environment variable {name!r}, which is not set")
+    return environment[name]
+
+
+def _check_keys(value: Any, kind: msgspec.inspect.Type, path: str) -> None:
+    """Every key in the tree is one that the struct has."""
+    if isinstance(kind, msgspec.inspect.UnionType):
+        structs = [each for each in kind.types if isinstance(each, msgspec.inspect.StructType)]
+        kind = structs[0] if structs else kind
+    if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(value, dict):
+        return
+    fields = {field.encode_name: field.type for field in kind.fields}
+    for key, each in value.items():
+        if key not in fields:
+            raise _Fault(_unknown_key(_below(path, str(key)), str(key), list(fields)))
+        _check_keys(each, fields[key], _below(path, str(key)))
+
+
+def _unknown_key(path: str, key: str, known: list[str]) -> str:
+    near = get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here are {', '.join(sorted(known))}"
+    return f"unknown key {path!r}; {hint}"
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _conversion_problem(error: msgspec.ValidationError) -> str:
+    """msgspec says ``Expected `int`, got `str` - at `$.backup.mode```."""
+    fault, _, place = str(error).rpartition(" - at ")
+    if not fault:
+        return str(error)
+    return f"{place.strip('`').removeprefix('$').removeprefix('.')}: {fault}"
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+    return f"{place}{getattr(error, 'problem', None) or 'it is not YAML'}"
