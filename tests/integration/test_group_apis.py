@@ -134,7 +134,7 @@ class AgedClient:
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
         return self.wire.call(request, version_at(self.age, HeartbeatRequest, 0, 4), HeartbeatResponse).error_code
 
-    def commit(self, offset: int) -> list[int]:
+    def commit(self, offset: int) -> dict[int, int]:
         """The errors for partition 0, which exists, and partition 9, which does not."""
         partitions = [
             OffsetCommitRequestPartition(
@@ -150,7 +150,7 @@ class AgedClient:
         )
         version = version_at(self.age, OffsetCommitRequest, 2, 9)
         [topic] = self.wire.call(request, version, OffsetCommitResponse).topics
-        return [partition.error_code for partition in topic.partitions]
+        return {partition.partition_index: partition.error_code for partition in topic.partitions}
 
     def fetch(self, *, everything: bool = False) -> dict[int, tuple[int, str | None, int]]:
         """Offset, metadata and error for each partition asked for."""
@@ -208,7 +208,7 @@ def test_group_lives_and_dies_in_every_version(aged: AgedClient) -> None:
     assert aged.sync(b"everything").assignment == b"everything"
     assert aged.heartbeat() == ErrorCode.NONE
     assert aged.fetch() == {0: (-1, "", ErrorCode.NONE)}
-    assert aged.commit(17) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert aged.commit(17) == {0: ErrorCode.NONE, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert aged.fetch() == aged.fetch(everything=True) == {0: (17, "note", ErrorCode.NONE)}
     check_description(aged)
     assert delete_group(aged) == ErrorCode.NON_EMPTY_GROUP
@@ -222,7 +222,8 @@ def test_group_lives_and_dies_in_every_version(aged: AgedClient) -> None:
 def check_description(aged: AgedClient) -> None:
     version = version_at(aged.age, DescribeGroupsRequest, 0, 6)
     request = DescribeGroupsRequest(groups=[aged.group, "nobody"])
-    mine, nobodys = aged.wire.call(request, version, DescribeGroupsResponse).groups
+    found = {group.group_id: group for group in aged.wire.call(request, version, DescribeGroupsResponse).groups}
+    mine, nobodys = found[aged.group], found["nobody"]
     assert (mine.error_code, mine.group_state, mine.protocol_type, mine.protocol_data) == (
         ErrorCode.NONE,
         "Stable",
@@ -268,11 +269,11 @@ def test_offsets_of_a_topic_that_is_read_cannot_be_deleted(client: WireClient) -
     ]
 
     response = client.call(OffsetDeleteRequest(group_id="reader", topics=topics), 0, OffsetDeleteResponse)
-    assert [topic.partitions[0].error_code for topic in response.topics] == [
-        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
+    assert {topic.name: topic.partitions[0].error_code for topic in response.topics} == {
+        TOPIC: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        "left-behind": ErrorCode.NONE,
+        "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     missing = client.call(OffsetDeleteRequest(group_id="nobody", topics=topics), 0, OffsetDeleteResponse)
     assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
