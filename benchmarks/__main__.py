@@ -34,13 +34,14 @@ def main() -> int:
     options = _parse_arguments()
     reason = _why_without_apache_kafka(options)
     settings = QUICK if options.quick else FULL
+    # Before the run: the commit that is named must be the one that was started.
+    environment = describe_environment(None if reason else _kafka_version(), reason, options.kafka_heap_mb)
     try:
         samples = list(_run(options, settings, with_kafka=reason is None))
     except RequestFailed as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
-    version = None if reason else _kafka_version()
-    report = make_report(describe_environment(version, reason, options.kafka_heap_mb), settings, samples)
+    report = make_report(environment, settings, samples)
     print(render(report))
     if options.profile:
         _print_profile(options.profile)

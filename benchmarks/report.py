@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.cases import Unit
 from benchmarks.runner import Settings
 from benchmarks.samples import Sample
-from benchmarks.summary import GoalResult, Row, judge, summarise
+from benchmarks.summary import NOISY_SHARE, GoalResult, Row, judge, summarise
 
 RESULTS = Path(__file__).parent / "results"
 CHECKOUT = Path(__file__).parent.parent
@@ -88,10 +88,24 @@ def render(report: Report) -> str:
         *_table(_cells(report.rows)),
         "",
         "\\* the client took more than 85 % of a core: it may have been the limit.",
+        *_noise_lines(report.rows),
         "",
         *_goal_lines(report.goals),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _noise_lines(rows: Sequence[Row]) -> list[str]:
+    """Other work does not slow both alike: a system with more threads gets more of a contended machine."""
+    noisy = [row for row in rows if row.is_noisy]
+    if not noisy:
+        return []
+    worst = max(row.other_share for row in noisy)
+    return [
+        "",
+        f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
+        f" {worst:.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
+    ]
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:

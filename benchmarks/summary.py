@@ -11,6 +11,8 @@ from benchmarks.systems import ApacheKafkaSystem, Durability, QuorateSystem
 
 # Above this share of one core the client, not the system, may have been the limit.
 GENERATOR_BOUND_SHARE = 0.85
+# Above this share of one core, other processes may have decided the figure.
+NOISY_SHARE = 0.3
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def generator_bound(self) -> bool:
         return self.generator_share > GENERATOR_BOUND_SHARE
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.other_share > NOISY_SHARE
 
 
 class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
