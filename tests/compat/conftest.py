@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
@@ -52,8 +52,8 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def own_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeUnderTest]:
-    """A node that the test may kill, stop and restart."""
-    with _running_node(request.config, tmp_path) as running:
+    """A node that the test may kill, stop and restart. Parametrise it to give it broker configs of its own."""
+    with _running_node(request.config, tmp_path, getattr(request, "param", {})) as running:
         yield running
 
 
@@ -86,13 +86,17 @@ def unique_name(stem: str) -> str:
 
 
 @contextmanager
-def _running_node(config: pytest.Config, folder: Path) -> Iterator[NodeUnderTest]:
+def _running_node(
+    config: pytest.Config, folder: Path, configs: Mapping[str, int] | None = None
+) -> Iterator[NodeUnderTest]:
+    own_configs = dict(configs or {})
     if config.getoption("--target") == "quorate":
-        with QuorateNode.start(folder, node_id=7, configs=QUORATE_CONFIGS) as quorate:
+        with QuorateNode.start(folder, node_id=7, configs=QUORATE_CONFIGS | own_configs) as quorate:
             yield quorate
         return
     try:
-        cluster = ApacheKafka.start(node_ids=(7,), overrides=APACHE_KAFKA_SETTINGS)
+        overrides = APACHE_KAFKA_SETTINGS | {name: str(value) for name, value in own_configs.items()}
+        cluster = ApacheKafka.start(node_ids=(7,), overrides=overrides)
     except PeersUnavailableError as error:
         pytest.skip(str(error))
     with cluster:

@@ -34,6 +34,7 @@ CHECKS = [
     "admin: configs",
     "admin: records and offsets",
     "admin: groups",
+    "admin: producers",
     "admin: cluster and log directories",
 ]
 

@@ -15,6 +15,8 @@ _OPTIONAL_CODECS: dict[Codec, bool] = {"snappy": has_snappy(), "lz4": has_lz4(),
 # A poll that times out between joining a group and learning its partitions leaves this client without them for good,
 # with Apache Kafka too, so its polls are long.
 POLL_TIMEOUT_MS = 1500
+# Its default is half a minute, which a test that restarts a node would have to wait.
+RECONNECT_BACKOFF_MAX_MS = 500
 
 
 class KafkaPythonWriter:
@@ -92,6 +94,7 @@ class KafkaPythonClient:
                 compression_type=None if codec == "none" else codec,
                 enable_idempotence=idempotent,
                 linger_ms=5,
+                reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
                 max_request_size=2_000_000,
             )
         )
@@ -142,6 +145,7 @@ class KafkaPythonClient:
             session_timeout_ms=6000,
             heartbeat_interval_ms=200,
             metadata_max_age_ms=1000,
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             max_partition_fetch_bytes=2_000_000,
             **settings,
         )

@@ -1,0 +1,275 @@
+"""Produce and Fetch by hand: refusals, idempotence by sequence number, fetch sessions."""
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+import pytest
+
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.protocol.frames import decode_response
+from quorate.protocol.messages.api_versions import ApiVersionsRequest
+from quorate.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from quorate.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from quorate.records.builder import build_batch
+from quorate.records.record import Record
+from tests.compat.clients.confluent import ConfluentClient
+from tests.compat.raw_connection import RawConnection
+from tests.eventually import eventually
+
+NO_SUCH_ID = UUID("00000000-0000-4000-8000-000000000001")
+NOON_MS = 1_735_732_800_000
+NEW_SESSION, NO_SESSION = 0, -1
+
+
+@pytest.fixture
+def connection(bootstrap: str) -> Iterator[RawConnection]:
+    with RawConnection(bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture
+def created(bootstrap: str, topic: str) -> str:
+    """The name of a topic with two partitions, which already have a leader."""
+    ConfluentClient(bootstrap).create_topic(topic, partitions=2)
+    with RawConnection(bootstrap) as connection:
+        partitions = [FetchPartition(partition=each) for each in (0, 1)]
+        eventually(lambda: errors(fetch(connection, topic, partitions)) == [ErrorCode.NONE] * 2, "leaders")
+    return topic
+
+
+def test_write_without_acknowledgement_gets_no_answer(connection: RawConnection, created: str) -> None:
+    connection.send(produce_request(created, batch(1), acks=0), 8)
+    next_id = connection.send(ApiVersionsRequest(), 0)
+
+    assert connection.receive_correlation_id() == next_id
+    assert produce(connection, created, batch(1)).base_offset == 1
+
+
+def test_batch_with_a_wrong_checksum_is_refused_and_not_stored(connection: RawConnection, created: str) -> None:
+    damaged = bytearray(batch(1))
+    damaged[-1] ^= 0xFF
+
+    assert produce(connection, created, bytes(damaged)).error_code == ErrorCode.CORRUPT_MESSAGE
+
+    assert produce(connection, created, batch(1)).base_offset == 0
+
+
+def test_more_than_one_batch_for_a_partition_is_refused(connection: RawConnection, created: str) -> None:
+    refused = produce(connection, created, batch(1) + batch(1))
+
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert produce(connection, created, batch(1)).base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+def test_number_of_acknowledgements_that_does_not_exist_is_refused(
+    connection: RawConnection, created: str, acks: int
+) -> None:
+    assert produce(connection, created, batch(1), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_write_in_a_version_that_is_only_offered_is_refused(
+    connection: RawConnection, created: str, version: int
+) -> None:
+    """Offered, or librdkafka would not compress; Apache Kafka ends the connection."""
+    connection.send(produce_request(created, batch(1), acks=1), version)
+    try:
+        _, response = decode_response(ProduceResponse, connection.receive_frame(), version)
+    except ConnectionError:
+        return
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_write_to_what_does_not_exist_is_refused(connection: RawConnection, created: str) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce(connection, f"{created}.no", batch(1)).error_code == unknown
+    assert produce(connection, created, batch(1), partition=2).error_code == unknown
+    by_id = TopicProduceData(topic_id=NO_SUCH_ID, partition_data=(PartitionProduceData(records=batch(1)),))
+    answer = connection.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(by_id,)), 13, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_retry_of_an_idempotent_write_gets_the_same_offset_and_no_second_copy(
+    connection: RawConnection, created: str
+) -> None:
+    producer_id = new_producer_id(connection)
+    batches = [batch(2, producer_id=producer_id, base_sequence=sequence) for sequence in range(0, 10, 2)]
+    offsets = [produce(connection, created, each).base_offset for each in batches]
+
+    assert offsets == [0, 2, 4, 6, 8]
+    for again, offset in zip(batches, offsets, strict=True):
+        retried = produce(connection, created, again)
+        assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, offset)
+    assert produce(connection, created, batch(1)).base_offset == 10
+
+
+def test_gap_in_the_sequence_of_an_idempotent_producer_is_refused(connection: RawConnection, created: str) -> None:
+    producer_id = new_producer_id(connection)
+    produce(connection, created, batch(1, producer_id=producer_id, base_sequence=0))
+
+    refused = produce(connection, created, batch(1, producer_id=producer_id, base_sequence=5))
+
+    assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produce(connection, created, batch(1, producer_id=producer_id, base_sequence=1)).base_offset == 1
+
+
+def test_producer_with_an_old_epoch_is_refused(connection: RawConnection, created: str) -> None:
+    producer_id = new_producer_id(connection)
+    produce(connection, created, batch(1, producer_id=producer_id, producer_epoch=3, base_sequence=0))
+
+    refused = produce(connection, created, batch(1, producer_id=producer_id, producer_epoch=2, base_sequence=0))
+
+    assert refused.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_fetch_gives_one_whole_batch_however_small_the_limit(connection: RawConnection, created: str) -> None:
+    """Or a consumer would never get past a large batch (KIP-74)."""
+    large = batch(50)
+    produce(connection, created, large)
+
+    for version in range(4, 13):
+        [fetched] = fetch(connection, created, [FetchPartition(partition_max_bytes=1)], version=version, max_bytes=1)
+        assert len(record_bytes(fetched)) == len(large)
+        assert (fetched.high_watermark, fetched.last_stable_offset) == (50, 50)
+
+
+def test_fetch_refuses_with_the_error_that_tells_the_client_what_to_do(connection: RawConnection, created: str) -> None:
+    produce(connection, created, batch(3))
+    wanted = {
+        ErrorCode.NONE: FetchPartition(fetch_offset=3),
+        ErrorCode.OFFSET_OUT_OF_RANGE: FetchPartition(fetch_offset=4),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: FetchPartition(partition=9),
+        ErrorCode.UNKNOWN_LEADER_EPOCH: FetchPartition(current_leader_epoch=99),
+    }
+    for error, partition in wanted.items():
+        [answer] = fetch(connection, created, [partition])
+        assert answer.error_code == error
+    by_id = FetchTopic(topic_id=NO_SUCH_ID, partitions=(FetchPartition(),))
+    response = connection.ask(FetchRequest(topics=(by_id,)), 13, FetchResponse)
+    assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_fetch_session_tells_only_what_changed(connection: RawConnection, created: str) -> None:
+    opened = fetch_in_session(connection, 0, NEW_SESSION, added=both_partitions(created))
+    assert opened.session_id > 0
+    assert sorted(changed(opened)) == [0, 1]
+
+    nothing_new = fetch_in_session(connection, opened.session_id, 1)
+    assert changed(nothing_new) == []
+
+    produce(connection, created, batch(2), partition=1)
+    assert changed(fetch_in_session(connection, opened.session_id, 2)) == [1]
+
+    forgotten = (ForgottenTopic(topic=created, partitions=(1,)),)
+    assert changed(fetch_in_session(connection, opened.session_id, 3, forgotten=forgotten)) == []
+
+    produce(connection, created, batch(2), partition=0)
+    assert changed(fetch_in_session(connection, opened.session_id, 4)) == [0]
+
+
+def test_fetch_session_out_of_step_is_refused(connection: RawConnection, created: str) -> None:
+    opened = fetch_in_session(connection, 0, NEW_SESSION, added=both_partitions(created))
+
+    out_of_step = fetch_in_session(connection, opened.session_id, 7)
+    unknown = fetch_in_session(connection, opened.session_id + 12345, 1)
+
+    assert out_of_step.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def batch(
+    count: int,
+    producer_id: ProducerId = ProducerId(-1),  # noqa: B008 - a plain number
+    producer_epoch: int = 0,
+    base_sequence: int = -1,
+) -> bytes:
+    records = [Record(Offset(each), NOON_MS + each, None, b"value") for each in range(count)]
+    epoch = ProducerEpoch(producer_epoch if producer_id >= 0 else -1)
+    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence)
+
+
+def produce_request(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> ProduceRequest:
+    data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=partition, records=records),))
+    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=(data,))
+
+
+def produce(
+    connection: RawConnection, topic: str, records: bytes, *, partition: int = 0, acks: int = -1
+) -> PartitionProduceResponse:
+    request = produce_request(topic, records, partition=partition, acks=acks)
+    return connection.ask(request, 8, ProduceResponse).responses[0].partition_responses[0]
+
+
+def new_producer_id(connection: RawConnection) -> ProducerId:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+
+    def answer() -> InitProducerIdResponse | None:
+        response = connection.ask(request, 4, InitProducerIdResponse)
+        return response if response.error_code == ErrorCode.NONE else None
+
+    return ProducerId(eventually(answer, "a producer id").producer_id)
+
+
+def fetch(
+    connection: RawConnection,
+    topic: str,
+    partitions: Sequence[FetchPartition],
+    *,
+    version: int = 11,
+    max_bytes: int = 1_000_000,
+) -> Sequence[PartitionData]:
+    request = FetchRequest(min_bytes=1, max_bytes=max_bytes, topics=(FetchTopic(topic=topic, partitions=partitions),))
+    return connection.ask(request, version, FetchResponse).responses[0].partitions
+
+
+def both_partitions(topic: str) -> tuple[FetchTopic]:
+    partitions = [FetchPartition(partition=each, partition_max_bytes=1000) for each in (0, 1)]
+    return (FetchTopic(topic=topic, partitions=partitions),)
+
+
+def fetch_in_session(
+    connection: RawConnection,
+    session_id: int,
+    session_epoch: int,
+    *,
+    added: Sequence[FetchTopic] = (),
+    forgotten: Sequence[ForgottenTopic] = (),
+) -> FetchResponse:
+    request = FetchRequest(
+        max_wait_ms=0,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=added,
+        forgotten_topics_data=forgotten,
+    )
+    return connection.ask(request, 11, FetchResponse)
+
+
+def changed(response: FetchResponse) -> list[int]:
+    assert response.error_code == ErrorCode.NONE
+    return [partition.partition_index for each in response.responses for partition in each.partitions]
+
+
+def errors(partitions: Sequence[PartitionData]) -> list[int]:
+    return [each.error_code for each in partitions]
+
+
+def record_bytes(fetched: PartitionData) -> bytes:
+    assert isinstance(fetched.records, bytes | memoryview)
+    return bytes(fetched.records)
