@@ -1,10 +1,15 @@
 """How long to wait before the next attempt, and when to give up. Pure: time and randomness are handed in."""
 
 from random import Random
+from typing import Final
 
 import msgspec
 
-JITTER = 0.2
+from quorate.kernel.errors import RETRIABLE, ErrorCode
+
+JITTER: Final = 0.2
+#: A topic that was just created may be unknown to some brokers for a moment; a misspelt one stays unknown.
+UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 _MAX_DOUBLINGS = 30
 
 
@@ -50,3 +55,10 @@ class Retries:
 
     def waited_ms(self, now_ms: int) -> int:
         return now_ms - self._started_ms
+
+
+def is_hopeless(code: ErrorCode, waited_ms: int) -> bool:
+    """Whether trying again is no use, or has been of no use for long enough."""
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        return waited_ms >= UNKNOWN_TOPIC_PATIENCE_MS
+    return code not in RETRIABLE

@@ -13,9 +13,10 @@ from random import Random
 from typing import TypeVar
 
 from quorate.client.address import Address
-from quorate.client.backoff import Backoff, Retries
+from quorate.client.answers import error_code
+from quorate.client.backoff import Backoff, Retries, is_hopeless
 from quorate.client.clock import MonotonicClock, SystemClock
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, error_code, read_metadata
+from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
 from quorate.client.config import ClientConfig
 from quorate.client.connection import Connection
 from quorate.client.connections import Connections
@@ -29,6 +30,7 @@ from quorate.client.routing import (
     MetadataArrived,
     MetadataFailed,
     PartitionLeaderRouter,
+    PictureOutdated,
     Route,
     RoutingEvent,
     TopicsWanted,
@@ -145,7 +147,7 @@ class Cluster:
                 raise KafkaError(error_code(answer.error_code), f"{connection.address} refuses Metadata")
             return answer
 
-        found = read_metadata(self._first_answer("Metadata", ask))
+        found = read_metadata(self.first_answer("Metadata", ask))
         self.tell(MetadataArrived(self.clock.now_ms(), found))
         return found
 
@@ -161,20 +163,45 @@ class Cluster:
             version = connection.versions.choose(type(request), ceiling=ceiling)
             return connection.ask(request, response_type, version)
 
-        return self._first_answer(type(request).__name__, ask)
+        return self.first_answer(type(request).__name__, ask)
 
     def ask_node(self, node: Broker, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
         with self.noticing_loss(node.node_id):
             connection = self.connection_to(node.address)
             return connection.ask(request, response_type, connection.versions.choose(type(request), ceiling=ceiling))
 
+    def ask_node_in_version(
+        self,
+        node: Broker,
+        request_type: type[Request],
+        response_type: type[R],
+        build: Callable[[int], Request],
+        *,
+        ceiling: int | None = None,
+    ) -> R:
+        """As ``ask_node``, for requests that look different in each version."""
+        with self.noticing_loss(node.node_id):
+            connection = self.connection_to(node.address)
+            version = connection.versions.choose(request_type, ceiling=ceiling)
+            return connection.ask(build(version), response_type, version)
+
     def ask_controller(self, request: Request, response_type: type[R]) -> R:
         """The answer of the broker that the cluster names as its controller; it may forward."""
+        return self.ask_controller_in_version(type(request), response_type, lambda _: request)
+
+    def ask_controller_in_version(
+        self, request_type: type[Request], response_type: type[R], build: Callable[[int], Request]
+    ) -> R:
+        def ask(connection: Connection) -> R:
+            version = connection.versions.choose(request_type)
+            return connection.ask(build(version), response_type, version)
+
         brokers = self.brokers()
         controller_id = self._router.controller_id
         if controller_id is None or controller_id not in brokers:
-            return self.ask_any(request, response_type)
-        return self.ask_node(brokers[controller_id], request, response_type)
+            return self.first_answer(request_type.__name__, ask)
+        with self.noticing_loss(controller_id):
+            return ask(self.connection_to(brokers[controller_id].address))
 
     @contextmanager
     def noticing_loss(self, node_id: NodeId) -> Iterator[None]:
@@ -197,18 +224,19 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except (Disconnected, NoBrokerAnswered, ProtocolError) as error:
-                if not retries.failed(self.clock.now_ms()):
+            except (Disconnected, NoBrokerAnswered, ProtocolError, KafkaError) as error:
+                now_ms = self.clock.now_ms()
+                if isinstance(error, KafkaError) and is_hopeless(error.code, retries.waited_ms(now_ms)):
                     raise
-                _log.debug("%s failed, will be tried again: %s", what, error)
-            except KafkaError as error:
-                if not error.retriable or not retries.failed(self.clock.now_ms()):
+                if not retries.failed(now_ms):
                     raise
+                if isinstance(error, KafkaError):
+                    self.tell(PictureOutdated(now_ms))
                 _log.debug("%s failed, will be tried again: %s", what, error)
             self.clock.sleep_ms(retries.not_before_ms - self.clock.now_ms())
             self.refresh_if_due()
 
-    def _first_answer(self, what: str, ask: Callable[[Connection], T]) -> T:
+    def first_answer(self, what: str, ask: Callable[[Connection], T]) -> T:
         causes: dict[Address, Exception] = {}
         for address in self._addresses():
             try:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from quorate.client.address import Address
+from quorate.client.answers import error_code
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -81,11 +82,3 @@ def _read_partition(partition: MetadataResponsePartition) -> PartitionMetadata:
 def _node_ids(ids: object) -> tuple[NodeId, ...]:
     assert isinstance(ids, tuple)
     return ids
-
-
-def error_code(number: int) -> ErrorCode:
-    """A code that is newer than this client counts as unknown, rather than as a broken answer."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

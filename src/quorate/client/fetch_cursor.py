@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from quorate.client.backoff import Retries
-from quorate.client.cluster_metadata import error_code
+from quorate.client.answers import error_code
+from quorate.client.backoff import Retries, is_hopeless
 from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced
 from quorate.client.fetched import (
     AbortedTransaction,
@@ -23,7 +23,6 @@ from quorate.client.fetched import (
     walk_batches,
 )
 from quorate.client.isolation import IsolationLevel
-from quorate.client.leader_calls import give_up_at_once
 from quorate.client.routing import Route
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, ProducerId, TopicId
@@ -118,7 +117,7 @@ class FetchCursor:
 
     def refused(self, code: ErrorCode, reason: str, now_ms: int, *, at_once: bool = False) -> QuorateError | None:
         """As ``failed``, for an error code: one that cannot get better is told at once."""
-        if give_up_at_once(code, self.retries.waited_ms(now_ms)):
+        if is_hopeless(code, self.retries.waited_ms(now_ms)):
             return KafkaError(code, f"cannot fetch partition {self.name} from {self._source()}: {reason}")
         return self.failed(reason, now_ms, at_once=at_once)
 

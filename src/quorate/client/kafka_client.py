@@ -7,11 +7,17 @@ from typing import Self
 
 from quorate.client.clock import MonotonicClock
 from quorate.client.cluster import Cluster
+from quorate.client.cluster_info import ClusterInfo
 from quorate.client.config import ClientConfig
+from quorate.client.configs import Configs
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
+from quorate.client.groups import Groups
+from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdentity
 from quorate.client.isolation import IsolationLevel
 from quorate.client.offsets import Offsets
+from quorate.client.producers import Producers
 from quorate.client.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
+from quorate.client.topics import Topics
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
 
@@ -22,7 +28,12 @@ class KafkaClient:
         self, config: ClientConfig, *, clock: MonotonicClock | None = None, random: Random | None = None
     ) -> None:
         self._cluster = Cluster(config, clock=clock, random=random)
+        self.cluster = ClusterInfo(self._cluster)
+        self.topics = Topics(self._cluster)
+        self.configs = Configs(self._cluster)
         self.offsets = Offsets(self._cluster)
+        self.groups = Groups(self._cluster)
+        self.producers = Producers(self._cluster)
 
     @property
     def leaders_followed(self) -> int:
@@ -75,6 +86,10 @@ class KafkaClient:
             include_batch_across_end=include_batch_across_end,
         )
         return fetcher.run()
+
+    def idempotent_producer(self, identity: ProducerIdentity | None = None) -> IdempotentProducer:
+        """A producer with an id of its own, or one that goes on where an earlier run stopped."""
+        return IdempotentProducer(self._cluster, identity)
 
     def close(self) -> None:
         self._cluster.close()

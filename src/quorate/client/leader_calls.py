@@ -5,16 +5,17 @@ the one error at the end are the same for all of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
+from quorate.client.backoff import is_hopeless
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable
 from quorate.client.routing import PartitionRefused, Route, Unroutable
 from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.errors import RETRIABLE, ErrorCode, KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
@@ -22,9 +23,6 @@ from quorate.protocol.schema import Request, Response
 A = TypeVar("A")
 B = TypeVar("B")
 R = TypeVar("R", bound=Response)
-
-#: A topic that was just created may be unknown to some brokers for a moment; a misspelt one stays unknown.
-UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 
 
 class PartitionAnswer(msgspec.Struct, Generic[B], frozen=True):
@@ -47,13 +45,6 @@ def call_leaders(
 ) -> dict[TopicPartition, B]:
     """The answer for every partition. Raises ``KafkaError`` or ``PartitionUnavailable`` for the first without one."""
     return _Round(cluster, call, items).run()
-
-
-def give_up_at_once(code: ErrorCode, waited_ms: int) -> bool:
-    """Whether trying again is no use, or has been of no use for long enough."""
-    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-        return waited_ms >= UNKNOWN_TOPIC_PATIENCE_MS
-    return code not in RETRIABLE
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[PartitionIndex]]:
@@ -131,7 +122,7 @@ class _Round(Generic[A, B, R]):
 
     def _refused(self, partition: TopicPartition, code: ErrorCode, reason: str) -> None:
         now_ms = self._cluster.clock.now_ms()
-        if give_up_at_once(code, self._retries.waited_ms(now_ms)):
+        if is_hopeless(code, self._retries.waited_ms(now_ms)):
             raise KafkaError(code, f"cannot {self._call.what} partition {partition}: {reason}")
         self._causes[partition] = reason
         self._cluster.tell(PartitionRefused(now_ms, partition, code))

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import error_code
 from quorate.client.isolation import IsolationLevel
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders
 from quorate.client.routing import Route

@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from quorate.client.address import Address
+from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker, error_code
+from quorate.client.cluster_metadata import Broker
 from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected
 from quorate.client.fetch_cursor import FetchCursor, NextStep, RetryCause

@@ -71,6 +71,12 @@ class PartitionRefused(msgspec.Struct, frozen=True):
     code: ErrorCode
 
 
+class PictureOutdated(msgspec.Struct, frozen=True):
+    """An answer about no single partition, such as NOT_CONTROLLER, shows that the cluster has changed."""
+
+    now_ms: int
+
+
 class BrokerLost(msgspec.Struct, frozen=True):
     now_ms: int
     node_id: NodeId
@@ -94,6 +100,7 @@ RoutingEvent = (
     | TopicsWanted
     | LeaderHinted
     | PartitionRefused
+    | PictureOutdated
     | BrokerLost
     | ReadReplicaPreferred
     | ReadReplicaFailed
@@ -181,6 +188,8 @@ class PartitionLeaderRouter:
                 self._read_replicas.pop(partition, None)
                 if code in STALE_LEADER_CODES:
                     self._refresh_soon(now_ms)
+            case PictureOutdated(now_ms):
+                self._refresh_soon(now_ms)
             case BrokerLost(now_ms, node_id):
                 self._read_replicas = {
                     partition: lease for partition, lease in self._read_replicas.items() if lease[0] != node_id

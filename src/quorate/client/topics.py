@@ -1,0 +1,156 @@
+"""Topics created, deleted and extended, and records deleted from their start."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from quorate.client.answers import check, error_code
+from quorate.client.cluster import Cluster
+from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders
+from quorate.client.routing import Route
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.ids import NO_TOPIC_ID, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from quorate.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from quorate.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from quorate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+#: Let the cluster's own default decide.
+BROKER_DEFAULT = -1
+#: From this version on topics to delete can be named by id, in another field.
+_DELETE_BY_ID_VERSION = 6
+
+
+class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
+    name: TopicName
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = {}
+    #: The brokers of each partition, the preferred leader first; then the two counts above are not used.
+    assignments: Mapping[PartitionIndex, Sequence[NodeId]] | None = None
+
+
+class Topics:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def create(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> dict[TopicName, TopicId]:
+        """Create them and return their ids. Raises at the first that fails; those before it were created."""
+        waiting = {topic.name: topic for topic in topics}
+        created: dict[TopicName, TopicId] = {}
+
+        def attempt() -> dict[TopicName, TopicId]:
+            request = CreateTopicsRequest(
+                topics=[_creatable(topic) for topic in waiting.values()],
+                timeout_ms=self._cluster.config.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            answer = self._cluster.ask_controller(request, CreateTopicsResponse)
+            for result in sorted(answer.topics, key=lambda result: result.error_code):
+                check(result.error_code, f"create topic {result.name}", result.error_message)
+                created[TopicName(result.name)] = TopicId(result.topic_id)
+                waiting.pop(TopicName(result.name), None)
+            return created
+
+        self._cluster.retry("CreateTopics", attempt)
+        return created if validate_only else self._with_ids(created)
+
+    def delete(self, names: Iterable[str]) -> None:
+        waiting = {TopicName(name) for name in names}
+
+        def build(version: int) -> DeleteTopicsRequest:
+            timeout_ms = self._cluster.config.request_timeout_ms
+            if version >= _DELETE_BY_ID_VERSION:
+                states = [DeleteTopicState(name=name) for name in sorted(waiting)]
+                return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+            return DeleteTopicsRequest(topic_names=sorted(waiting), timeout_ms=timeout_ms)
+
+        def attempt() -> None:
+            answer = self._cluster.ask_controller_in_version(DeleteTopicsRequest, DeleteTopicsResponse, build)
+            for result in sorted(answer.responses, key=lambda result: result.error_code):
+                check(result.error_code, f"delete topic {result.name}", result.error_message)
+                waiting.discard(TopicName(result.name or ""))
+
+        self._cluster.retry("DeleteTopics", attempt)
+
+    def add_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give each topic as many partitions as named, which must be more than it has."""
+
+        def attempt() -> None:
+            request = CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
+                ],
+                timeout_ms=self._cluster.config.request_timeout_ms,
+            )
+            answer = self._cluster.ask_controller(request, CreatePartitionsResponse)
+            for result in answer.results:
+                check(result.error_code, f"add partitions to topic {result.name}", result.error_message)
+
+        self._cluster.retry("CreatePartitions", attempt)
+
+    def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """Delete what stands before each offset (-1: before the high watermark); returns where the logs start now."""
+
+        def build(routes: list[tuple[Route, Offset]]) -> DeleteRecordsRequest:
+            topics: dict[str, list[DeleteRecordsPartition]] = {}
+            for route, offset in routes:
+                topics.setdefault(route.partition.topic, []).append(
+                    DeleteRecordsPartition(partition_index=route.partition.partition, offset=offset)
+                )
+            return DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+                timeout_ms=self._cluster.config.request_timeout_ms,
+            )
+
+        call = LeaderCall(
+            what="delete records of", response_type=DeleteRecordsResponse, build=build, read=_read_low_watermarks
+        )
+        return call_leaders(self._cluster, call, before)
+
+    def _with_ids(self, created: dict[TopicName, TopicId]) -> dict[TopicName, TopicId]:
+        """Brokers before CreateTopics 7 do not name the ids; those that have none keep the zero id."""
+        unnamed = [name for name, topic_id in created.items() if topic_id == NO_TOPIC_ID]
+        if unnamed:
+            metadata = self._cluster.retry("Metadata", lambda: self._cluster.metadata(unnamed))
+            created.update({name: topic.topic_id for name, topic in metadata.topics.items()})
+        return created
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    has_assignments = topic.assignments is not None
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT if has_assignments else topic.partitions,
+        replication_factor=BROKER_DEFAULT if has_assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(broker_ids))
+            for index, broker_ids in (topic.assignments or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _read_low_watermarks(answer: DeleteRecordsResponse) -> Iterator[PartitionAnswer[Offset]]:
+    for topic in answer.topics:
+        for found in topic.partitions:
+            yield PartitionAnswer(
+                TopicPartition(TopicName(topic.name), PartitionIndex(found.partition_index)),
+                error_code(found.error_code),
+                Offset(found.low_watermark),
+            )
