@@ -71,6 +71,9 @@ def _partition(
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=state.isr,
+        # Empty, not null: the Java admin client fails on null.
+        eligible_leader_replicas=(),
+        last_known_elr=(),
         offline_replicas=[node for node in state.replicas if node not in image.brokers],
     )
 
