@@ -102,12 +102,12 @@ def test_broker_default_applies_to_topics_without_their_own(run: Run, topic: str
 def test_broker_configs_are_altered_and_described(run: Run) -> None:
     of_broker = ("--entity-type", "brokers", "--entity-name", "7")
 
-    run("kafka-configs", "--alter", *of_broker, "--add-config", "log.cleaner.backoff.ms=20000")
+    run("kafka-configs", "--alter", *of_broker, "--add-config", "message.max.bytes=1048599")
     try:
         described = eventually(lambda: run("kafka-configs", "--describe", *of_broker), "the broker's configs")
-        assert "log.cleaner.backoff.ms=20000" in described
+        assert "message.max.bytes=1048599" in described
     finally:
-        run("kafka-configs", "--alter", *of_broker, "--delete-config", "log.cleaner.backoff.ms")
+        run("kafka-configs", "--alter", *of_broker, "--delete-config", "message.max.bytes")
     assert "node.id=7" in run("kafka-configs", "--describe", "--all", *of_broker)
 
 
