@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.api_versions import ApiVersionsRequest
 from quorate.protocol.messages.fetch import (
@@ -17,18 +16,15 @@ from quorate.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from quorate.records.builder import build_batch
-from quorate.records.record import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection
+from tests.compat.raw_records import batch, new_producer_id, produce, produce_request
 from tests.eventually import eventually
 
 NO_SUCH_ID = UUID("00000000-0000-4000-8000-000000000001")
@@ -191,39 +187,6 @@ def test_fetch_session_out_of_step_is_refused(connection: RawConnection, created
 
     assert out_of_step.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
-def batch(
-    count: int,
-    producer_id: ProducerId = ProducerId(-1),  # noqa: B008 - a plain number
-    producer_epoch: int = 0,
-    base_sequence: int = -1,
-) -> bytes:
-    records = [Record(Offset(each), NOON_MS + each, None, b"value") for each in range(count)]
-    epoch = ProducerEpoch(producer_epoch if producer_id >= 0 else -1)
-    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence)
-
-
-def produce_request(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> ProduceRequest:
-    data = TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=partition, records=records),))
-    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=(data,))
-
-
-def produce(
-    connection: RawConnection, topic: str, records: bytes, *, partition: int = 0, acks: int = -1
-) -> PartitionProduceResponse:
-    request = produce_request(topic, records, partition=partition, acks=acks)
-    return connection.ask(request, 8, ProduceResponse).responses[0].partition_responses[0]
-
-
-def new_producer_id(connection: RawConnection) -> ProducerId:
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-
-    def answer() -> InitProducerIdResponse | None:
-        response = connection.ask(request, 4, InitProducerIdResponse)
-        return response if response.error_code == ErrorCode.NONE else None
-
-    return ProducerId(eventually(answer, "a producer id").producer_id)
 
 
 def fetch(

@@ -9,9 +9,12 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
+from quorate.kernel.errors import ErrorCode
 from tests.compat.clients.client import DEADLINE_S, Client, Record, StoredRecord, Writer
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.conftest import CLIENTS, NodeUnderTest
+from tests.compat.raw_connection import RawConnection
+from tests.compat.raw_records import batch, new_producer_id, produce
 from tests.compat.reading import read
 from tests.eventually import eventually
 
@@ -79,6 +82,26 @@ def test_idempotent_producer_and_open_consumer_lose_and_repeat_nothing(
         eventually(all_seen, "the consumer to see all")
 
     assert seen == steady.acknowledged
+
+
+def test_retry_of_an_idempotent_write_from_before_gets_the_same_offset(
+    own_node: NodeUnderTest, take_down: Down, topic: str
+) -> None:
+    """What a producer does when the node went down between writing and answering."""
+    ConfluentClient(own_node.bootstrap).create_topic(topic)
+    with RawConnection(own_node.bootstrap) as connection:
+        producer_id = new_producer_id(connection)
+        batches = [batch(2, producer_id=producer_id, base_sequence=sequence) for sequence in (0, 2, 4)]
+        eventually(lambda: produce(connection, topic, batches[0]).error_code == ErrorCode.NONE, "a leader")
+        offsets = [produce(connection, topic, each).base_offset for each in batches]
+        assert offsets == [0, 2, 4]
+    take_down(own_node)
+    own_node.restart()
+
+    with RawConnection(own_node.bootstrap) as connection:
+        eventually(lambda: produce(connection, topic, batches[0]).error_code == ErrorCode.NONE, "a leader again")
+        assert [produce(connection, topic, each).base_offset for each in batches] == offsets
+        assert produce(connection, topic, batch(1)).base_offset == 6
 
 
 def test_group_goes_on_where_it_was(own_node: NodeUnderTest, take_down: Down, topic: str, group: str) -> None:

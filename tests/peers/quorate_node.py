@@ -65,7 +65,7 @@ class QuorateNode:
     def restart(self) -> None:
         """Start the process on the same data directory and port, and wait until it is ready."""
         self._process = ChildProcess([str(QUORATE), "serve", "--config", str(self._config_path)], self._log_path)
-        self._process.wait_for_output(_ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)
+        self._process.wait_for_output(ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -84,7 +84,7 @@ class QuorateNode:
         self.stop()
 
 
-def _ready_line(output: str) -> str | None:
+def ready_line(output: str) -> str | None:
     return next((line for line in output.splitlines() if line.startswith(READY_PREFIX)), None)
 
 
