@@ -56,7 +56,7 @@ def warm_up(system: System, durability: Durability, *, with_stock_client: bool, 
         compiling_before_s = process_usage.compiler_cpu_seconds(system.pid)
         _warm_up_round(system)
         if with_stock_client:
-            list(stock(system, durability, seconds=WARM_UP_STEP_SECONDS))
+            list(stock(system, durability, seconds=WARM_UP_STEP_SECONDS, configs=()))
         compiling_s = process_usage.compiler_cpu_seconds(system.pid) - compiling_before_s
         share = compiling_s / max(process_usage.cpu_seconds(system.pid) - busy_before_s, 0.01)
         if share < WARM_COMPILING_SHARE or time.perf_counter() > deadline:
@@ -107,18 +107,21 @@ def latency(system: System, durability: Durability, *, seconds: float) -> Iterat
         )
 
 
-def stock(system: System, durability: Durability, *, seconds: float) -> Iterator[Sample]:
+def stock(
+    system: System, durability: Durability, *, seconds: float, configs: Sequence[tuple[str, str]]
+) -> Iterator[Sample]:
     """The same through confluent-kafka: what an application sees, its client's own cost included."""
     bootstrap = f"{system.address[0]}:{system.address[1]}"
     random = Random(1)
     values = [random.randbytes(cases.VALUE_SIZE_BYTES) for _ in range(STOCK_VALUES)]
-    with _temporary_topic(system, 1, None, system.topic_configs) as topic:
+    with _temporary_topic(system, 1, None, configs) as topic:
         watch = Stopwatch(system, durability)
         written = stock_client.produce(bootstrap, topic, values, seconds=seconds)
         yield watch.sample(cases.STOCK_PRODUCE, Unit.RECORDS_PER_SECOND, written)
-        watch = Stopwatch(system, durability)
-        read = stock_client.consume(bootstrap, topic, written.records)
-        yield watch.sample(cases.STOCK_CONSUME, Unit.RECORDS_PER_SECOND, read)
+        with stock_client.consumer_at_first_records(bootstrap, topic) as (consumer, first_count):
+            watch = Stopwatch(system, durability)
+            read = stock_client.consume(consumer, written.records - first_count)
+            yield watch.sample(cases.STOCK_CONSUME, Unit.RECORDS_PER_SECOND, read)
 
 
 def memory(system: System, durability: Durability) -> Iterator[Sample]:

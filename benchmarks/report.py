@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.cases import Unit
+from benchmarks.cases import COMPILING, Unit
+from benchmarks.measurements import WARM_COMPILING_SHARE
 from benchmarks.runner import Settings
 from benchmarks.samples import Sample
 from benchmarks.summary import NOISY_SHARE, GoalResult, Row, judge, summarise
@@ -96,16 +97,22 @@ def render(report: Report) -> str:
 
 
 def _noise_lines(rows: Sequence[Row]) -> list[str]:
-    """Other work does not slow both alike: a system with more threads gets more of a contended machine."""
-    noisy = [row for row in rows if row.is_noisy]
-    if not noisy:
-        return []
-    worst = max(row.other_share for row in noisy)
-    return [
-        "",
-        f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
-        f" {worst:.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
-    ]
+    lines = []
+    # Other work does not slow both alike: a system with more threads gets more of a contended machine.
+    if noisy := [row.other_share for row in rows if row.is_noisy]:
+        lines += [
+            "",
+            f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
+            f" {max(noisy):.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
+        ]
+    compiling = [row.apache_kafka or 0.0 for row in rows if row.measure == COMPILING]
+    if max(compiling, default=0.0) > WARM_COMPILING_SHARE:
+        lines += [
+            "",
+            f"**Not warm:** Apache Kafka still spent {max(compiling):.0%} of its CPU time on compiling when timing"
+            " began, so it may be faster than shown.",
+        ]
+    return lines
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:

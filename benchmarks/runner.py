@@ -82,7 +82,7 @@ class Runner:
         if wants(cases.LATENCY_P50) or wants(cases.LATENCY_P99):
             yield partial(measurements.latency, seconds=self._settings.produce_seconds)
         if self._wants_stock_client():
-            yield partial(measurements.stock, seconds=self._settings.produce_seconds)
+            yield self._stock
 
     def _wants_stock_client(self) -> bool:
         return any(map(self._selection.wants, (cases.STOCK_PRODUCE, cases.STOCK_CONSUME)))
@@ -93,6 +93,11 @@ class Runner:
             case=case,
             produce_seconds=self._settings.produce_seconds,
             fetch_seconds=self._settings.fetch_seconds,
+        )
+
+    def _stock(self, system: System, durability: Durability) -> Iterator[Sample]:
+        return measurements.stock(
+            system, durability, seconds=self._settings.produce_seconds, configs=system.topic_configs
         )
 
     def _wanted_samples(self, samples: Iterator[Sample]) -> Iterator[Sample]:

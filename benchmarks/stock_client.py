@@ -1,7 +1,8 @@
 """The same work through a stock client: confluent-kafka with its defaults, ``acks=all`` and a linger of 5 ms."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -46,29 +47,34 @@ def produce(bootstrap: str, topic: str, values: Sequence[bytes], *, seconds: flo
     )
 
 
-def consume(bootstrap: str, topic: str, count: int) -> Load:
-    """Read the records as a new group, timed from the first one on: joining a group is not throughput."""
+@contextmanager
+def consumer_at_first_records(bootstrap: str, topic: str) -> Iterator[tuple[Consumer, int]]:
+    """A consumer of a new group that has its first records, and how many: joining a group is not throughput."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": f"bench-{uuid4()}", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
     try:
-        first = _consume_some(consumer)
-        cpu_before_s, started = time.process_time(), time.perf_counter()
-        records = size_bytes = 0
-        while len(first) + records < count:
-            messages = _consume_some(consumer)
-            records += len(messages)
-            size_bytes += sum(len(message.value() or b"") for message in messages)
-        return Load(
-            requests=records,
-            records=records,
-            size_bytes=size_bytes,
-            seconds=time.perf_counter() - started,
-            generator_cpu_seconds=time.process_time() - cpu_before_s,
-        )
+        yield consumer, len(_consume_some(consumer))
     finally:
         consumer.close()
+
+
+def consume(consumer: Consumer, count: int) -> Load:
+    """Read so many more records."""
+    cpu_before_s, started = time.process_time(), time.perf_counter()
+    records = size_bytes = 0
+    while records < count:
+        messages = _consume_some(consumer)
+        records += len(messages)
+        size_bytes += sum(len(message.value() or b"") for message in messages)
+    return Load(
+        requests=records,
+        records=records,
+        size_bytes=size_bytes,
+        seconds=time.perf_counter() - started,
+        generator_cpu_seconds=time.process_time() - cpu_before_s,
+    )
 
 
 def _consume_some(consumer: Consumer) -> list[Message]:
