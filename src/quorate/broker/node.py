@@ -102,6 +102,12 @@ class Node:
         )
         self._housekeeping.start()
 
+    def release_waiting_requests(self) -> None:
+        """Before a stop: answer the requests that would otherwise wait for others, parked joins and long polls."""
+        self.groups.stop()
+        for partition in self.partitions:
+            partition.release_watchers()
+
     async def stop(self) -> None:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
         await self._housekeeping.stop()

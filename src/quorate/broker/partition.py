@@ -31,6 +31,10 @@ class Watcher(Protocol):
 
     def partition_changed(self, partition: "Partition") -> None: ...
 
+    def stop_waiting(self) -> None:
+        """The node stops: make do with what there is."""
+        ...
+
 
 class Partition:
     def __init__(
@@ -96,6 +100,10 @@ class Partition:
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
+
+    def release_watchers(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.stop_waiting()
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Move the log start forward; -1 means up to the high watermark. Returns the new log start."""

@@ -52,18 +52,14 @@ class PartitionReads:
         """Whether to answer now: bytes as asked, or something that the client should hear at once."""
         return self._has_news or self._size_bytes >= self._min_bytes
 
-    async def wait(self, max_wait_ms: int) -> None:
-        """Return when there is enough, or when the time is up."""
+    def wait(self, max_wait_ms: int) -> "asyncio.Future[None]":
+        """Watch the partitions from this moment on; the future is done when there is enough, or the time is up."""
         self._enough = self._node.loop.create_future()
-        timer = self._node.loop.call_later(max_wait_ms / 1000, self._stop_waiting)
+        self._enough.add_done_callback(self._end_watch)
+        self._timer = self._node.loop.call_later(max_wait_ms / 1000, self.stop_waiting)
         for partition in self._positions:
             partition.watch(self)
-        try:
-            await self._enough
-        finally:
-            timer.cancel()
-            for partition in self._positions:
-                partition.unwatch(self)
+        return self._enough
 
     def partition_changed(self, partition: Partition) -> None:
         self._changed.update(self._positions[partition])
@@ -78,9 +74,14 @@ class PartitionReads:
             self._size_bytes -= len(self.results[position].records or _NO_RECORDS)
             self.results[position] = self._read(position)
         if self.is_enough:
-            self._stop_waiting()
+            self.stop_waiting()
 
-    def _stop_waiting(self) -> None:
+    def _end_watch(self, _: "asyncio.Future[None]") -> None:
+        self._timer.cancel()
+        for partition in self._positions:
+            partition.unwatch(self)
+
+    def stop_waiting(self) -> None:
         if self._enough is not None and not self._enough.done():
             self._enough.set_result(None)
 

@@ -77,6 +77,7 @@ async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested
     on_ready(config.advertised or config.listen)
     await stop_requested.wait()
     logger.info("node stops node=%s", config.node_id)
+    node.release_waiting_requests()
     await server.stop(config.stop_grace_ms)
     await node.stop()
     logger.info("node stopped node=%s", config.node_id)

@@ -3,6 +3,7 @@
 Gaps: ``rack_id`` is read but there is only one replica to choose; quotas are not applied.
 """
 
+import asyncio
 from itertools import groupby
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
@@ -32,11 +33,12 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Handle
     )
     if reads.is_enough or request.max_wait_ms <= 0:
         return _response(plan, reads)
-    return _respond_later(plan, reads, request.max_wait_ms)
+    # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
+    return _respond_later(plan, reads, reads.wait(request.max_wait_ms))
 
 
-async def _respond_later(plan: FetchPlan, reads: PartitionReads, max_wait_ms: int) -> FetchResponse:
-    await reads.wait(max_wait_ms)
+async def _respond_later(plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]") -> FetchResponse:
+    await enough
     return _response(plan, reads)
 
 
