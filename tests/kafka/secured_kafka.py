@@ -9,7 +9,7 @@ from tests.peers.child_process import free_port
 
 NODE_IDS = (7, 100, 4001)
 USERNAME = "alice"
-PASSWORD = "alice's, secret=1"
+PASSWORD = "alice's secret"
 LISTENERS = {
     "SSL": "SSL",
     "MTLS": "SSL",

@@ -170,7 +170,10 @@ def test_the_last_stable_offset_stays_before_an_open_transaction(
     ]
     assert open_one.current_transaction_start_offset == 3
     producer.abort_transaction(30)
-    assert client.offsets.latest([partition], IsolationLevel.READ_COMMITTED)[partition].offset == 5
+    # The marker is written after the transaction's end is acknowledged.
+    eventually(
+        lambda: client.offsets.latest([partition], IsolationLevel.READ_COMMITTED)[partition].offset == 5, "the marker"
+    )
 
 
 def test_the_end_of_a_leader_epoch(any_cluster: Cluster, any_client: KafkaClient, name: str) -> None:

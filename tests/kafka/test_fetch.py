@@ -14,7 +14,8 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
-from quorate.records.record import iterate_records
+from quorate.records.record import Record, iterate_records
+from tests.eventually import eventually
 from tests.kafka.conftest import Cluster, OpenClient
 from tests.kafka.secured_kafka import SecuredKafka
 from tests.kafka.test_admin import created, partition_of
@@ -99,7 +100,7 @@ def test_many_partitions_come_from_all_their_leaders(any_cluster: Cluster, any_c
     assert nodes == leaders
 
 
-def iterate_each(piece: FetchedBatches) -> list[object]:
+def iterate_each(piece: FetchedBatches) -> list[Record]:
     return [record for batch in piece.batches for record in iterate_records(piece.data, batch.position)]
 
 
@@ -189,11 +190,13 @@ def test_aborted_transactions_are_named(kafka: SecuredKafka, client: KafkaClient
         producer.produce(name, outcome.encode(), partition=0)
         producer.flush(30)
         producer.commit_transaction(30) if outcome == "commit" else producer.abort_transaction(30)
-    end = client.offsets.latest([partition_of(name)], IsolationLevel.READ_COMMITTED)[partition_of(name)].offset
-    assert end == 6
+    partition = partition_of(name)
+    eventually(
+        lambda: client.offsets.latest([partition], IsolationLevel.READ_COMMITTED)[partition].offset == 6, "all markers"
+    )
     aborted: list[AbortedTransaction] = []
     controls, kinds = 0, []
-    for piece in client.fetch_range(name, 0, 0, end, isolation=IsolationLevel.READ_COMMITTED):
+    for piece in client.fetch_range(name, 0, 0, 6, isolation=IsolationLevel.READ_COMMITTED):
         aborted += piece.aborted_transactions
         assert piece.last_stable_offset == 6
         for batch in piece.batches:
@@ -226,7 +229,8 @@ def test_the_nearest_replica_is_read_where_a_rack_is_given(
     client = open_client(kafka.bootstrap, rack="rack-100")
     client.topics.create([NewTopic(name=TopicName(name), assignments={PartitionIndex(0): (7, 100, 4001)})])  # type: ignore[dict-item]
     write(kafka.bootstrap, name, 0, values(100), acks="all")
-    nodes, records = [], []
+    nodes: list[int] = []
+    records: list[Record] = []
     for piece in client.fetch_range(name, 0, 0, 100, max_bytes=2000):
         nodes.append(piece.node_id)
         records += iterate_each(piece)

@@ -1,0 +1,125 @@
+"""Every security protocol and mechanism, and what a mistake in each of them says."""
+
+import pytest
+
+from quorate.client.config import SaslMechanism, SecurityConfig, SecurityProtocol
+from quorate.client.errors import AuthenticationFailed, NoBrokerAnswered
+from quorate.client.topics import NewTopic
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import TopicName
+from tests.kafka.conftest import OpenClient
+from tests.kafka.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
+from tests.kafka.writing import records_of, values, values_of, write
+from tests.peers.kafka_tools import ToolShell
+
+SHORT = {"retry_timeout_ms": 1000, "request_timeout_ms": 3000, "connect_timeout_ms": 3000}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scram_credentials(kafka: SecuredKafka, tool_shell: ToolShell) -> None:
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        tool_shell.run(
+            "kafka-configs",
+            *("--bootstrap-server", kafka.nodes[7].bootstrap, "--alter", "--entity-type", "users"),
+            *("--entity-name", USERNAME, "--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),
+        )
+
+
+def round_trip(
+    kafka: SecuredKafka, open_client: OpenClient, name: str, listener: str, security: SecurityConfig
+) -> None:
+    client = open_client(kafka.listener(listener), security=security)
+    client.topics.create([NewTopic(name=TopicName(name), partitions=3)])
+    content = values(300, size_bytes=1000)
+    for partition in range(3):
+        write(kafka.bootstrap, name, partition, content)
+    for partition in range(3):
+        records = records_of(client.fetch_range(name, partition, 0, 300, max_bytes=100_000))
+        assert values_of(records) == content
+    ports = {broker.address.port for broker in client.cluster.describe().brokers.values()}
+    assert ports == {int(address.rpartition(":")[2]) for address in kafka.listener(listener)}
+
+
+def test_tls(kafka: SecuredKafka, open_client: OpenClient, name: str) -> None:
+    security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca))
+    round_trip(kafka, open_client, name, "SSL", security)
+
+
+def test_mutual_tls(kafka: SecuredKafka, open_client: OpenClient, name: str) -> None:
+    security = SecurityConfig(
+        protocol=SecurityProtocol.SSL,
+        ca_location=str(kafka.certificates.ca),
+        certificate_location=str(kafka.certificates.client),
+        key_location=str(kafka.certificates.client_key),
+    )
+    round_trip(kafka, open_client, name, "MTLS", security)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_sasl(kafka: SecuredKafka, open_client: OpenClient, name: str, protocol: str, mechanism: str) -> None:
+    security = SecurityConfig(
+        protocol=SecurityProtocol(protocol),
+        sasl_mechanism=SaslMechanism(mechanism),
+        username=USERNAME,
+        password=PASSWORD,
+        ca_location=str(kafka.certificates.ca) if protocol == "SASL_SSL" else None,
+    )
+    round_trip(kafka, open_client, name, protocol, security)
+
+
+def failure(open_client: OpenClient, servers: tuple[str, ...], security: SecurityConfig) -> QuorateError:
+    client = open_client(servers, security=security, **SHORT)
+    with pytest.raises(QuorateError) as caught:
+        client.cluster.metadata([])
+    assert any(server in str(caught.value) for server in servers)
+    return caught.value
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password_is_told_at_once(kafka: SecuredKafka, open_client: OpenClient, mechanism: str) -> None:
+    security = SecurityConfig(
+        protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism(mechanism),
+        username=USERNAME,
+        password="wrong",
+    )
+    error = failure(open_client, kafka.listener("SASL_PLAINTEXT"), security)
+    assert isinstance(error, AuthenticationFailed)
+    assert "wrong" not in str(error)
+
+
+def test_a_broker_of_another_authority_is_refused(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.other_ca))
+    error = failure(open_client, kafka.listener("SSL"), security)
+    assert isinstance(error, AuthenticationFailed)
+    assert "certificate" in str(error)
+
+
+def test_a_broker_whose_certificate_names_another_host_is_refused(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    by_name = tuple(address.replace("127.0.0.1", "localhost") for address in kafka.listener("SSL"))
+    checked = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca))
+    assert isinstance(failure(open_client, by_name, checked), AuthenticationFailed)
+    unchecked = SecurityConfig(
+        protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca), check_hostname=False
+    )
+    assert open_client(by_name, security=unchecked).cluster.metadata([]).brokers
+
+
+def test_a_missing_client_certificate_is_refused(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca))
+    error = failure(open_client, kafka.listener("MTLS"), security)
+    assert isinstance(error, AuthenticationFailed | NoBrokerAnswered)
+
+
+def test_plain_text_to_a_tls_listener_is_one_clear_error(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    assert isinstance(failure(open_client, kafka.listener("SSL"), SecurityConfig()), NoBrokerAnswered)
+
+
+def test_tls_to_a_plain_listener_is_one_clear_error(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca))
+    failure(open_client, tuple(kafka.bootstrap.split(",")), security)
+
+
+def test_no_credentials_to_a_sasl_listener_is_one_clear_error(kafka: SecuredKafka, open_client: OpenClient) -> None:
+    assert isinstance(failure(open_client, kafka.listener("SASL_PLAINTEXT"), SecurityConfig()), NoBrokerAnswered)
