@@ -13,6 +13,7 @@ from quorate.backup.object_names import is_safe_segment
 from quorate.backup.storage_url import StorageLocation, parse_url
 from quorate.backup.topic_selection import TopicSelection
 
+_SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.
 _SECRETS = frozenset({"password", "key_password"})
 
 
@@ -132,8 +133,11 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
     for key, value in _positive_numbers(config):
         if value <= 0:
             found.append((key, f"must be above 0 and is {value}"))
-    if backup.segment_max_bytes < 1024 * 1024:
-        found.append(("backup.segment_max_bytes", "must be at least 1048576"))
+    found += [
+        (f"backup.{key}", f"must be at least {_SMALLEST_SIZE_BYTES}")
+        for key in ("segment_max_bytes", "range_bytes")
+        if getattr(backup, key) < _SMALLEST_SIZE_BYTES
+    ]
     return found + _security_problems(security)
 
 
@@ -144,7 +148,6 @@ def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:
         "source.request_timeout_ms": source.request_timeout_ms,
         "backup.segment_max_age_ms": backup.segment_max_age_ms,
         "backup.rate_limit_bytes_per_second": backup.rate_limit_bytes_per_second,
-        "backup.range_bytes": backup.range_bytes,
         "backup.continuous_interval_ms": backup.continuous_interval_ms,
         "backup.deadline_ms": backup.deadline_ms,
     }

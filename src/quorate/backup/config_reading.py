@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from quorate.backup.errors import ConfigError
 
@@ -29,7 +29,7 @@ def read_config(text: str, environment: Mapping[str, str], file_name: str, kind:
         raise ConfigError(f"{file_name}: it holds no settings")
     try:
         tree = _fill_in(tree, environment, "")
-        _check_keys(tree, msgspec.inspect.type_info(kind), "")
+        _check(tree, msgspec.inspect.type_info(kind), "")
         return msgspec.convert(tree, kind, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{file_name}: {_conversion_problem(error)}") from None
@@ -76,18 +76,31 @@ def _variable(match: re.Match[str], environment: Mapping[str, str], path: str) -
     return environment[name]
 
 
-def _check_keys(value: Any, kind: msgspec.inspect.Type, path: str) -> None:
-    """Every key in the tree is one that the struct has."""
-    if isinstance(kind, msgspec.inspect.UnionType):
-        structs = [each for each in kind.types if isinstance(each, msgspec.inspect.StructType)]
-        kind = structs[0] if structs else kind
-    if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(value, dict):
-        return
+def _check(value: Any, kind: msgspec.inspect.Type, path: str) -> None:
+    """Every key in the tree is one that the struct has, and every word is one of those that may be chosen."""
+    kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    for each in kinds:
+        if isinstance(each, msgspec.inspect.StructType) and isinstance(value, dict):
+            _check_keys(value, each, path)
+        choices = _choices(each)
+        if choices and isinstance(value, str) and value not in choices:
+            raise _Fault(f"{path}: {value!r} is not one of {', '.join(choices)}")
+
+
+def _check_keys(tree: dict[Any, Any], kind: msgspec.inspect.StructType, path: str) -> None:
     fields = {field.encode_name: field.type for field in kind.fields}
-    for key, each in value.items():
+    for key, value in tree.items():
         if key not in fields:
             raise _Fault(_unknown_key(_below(path, str(key)), str(key), list(fields)))
-        _check_keys(each, fields[key], _below(path, str(key)))
+        _check(value, fields[key], _below(path, str(key)))
+
+
+def _choices(kind: msgspec.inspect.Type) -> list[str]:
+    if isinstance(kind, msgspec.inspect.EnumType):
+        return [str(member.value) for member in kind.cls]
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return [str(value) for value in kind.values]
+    return []
 
 
 def _unknown_key(path: str, key: str, known: list[str]) -> str:

@@ -9,15 +9,26 @@ from quorate.kernel.disk import Buffer
 
 
 class MemoryStorage:
-    """``fails_at`` counts calls from 1; such a call fails before, or with ``fails_late`` after, it has its effect."""
+    """``fails_at`` counts calls from 1; ``fails_every`` means its multiples, too.
 
-    def __init__(self, *, fails_at: int | None = None, fails_late: bool = False, enforces: bool = True) -> None:
+    Such a call fails before, or with ``fails_late`` after, it has its effect.
+    """
+
+    def __init__(
+        self,
+        *,
+        fails_at: int | None = None,
+        fails_every: int | None = None,
+        fails_late: bool = False,
+        enforces: bool = True,
+    ) -> None:
         self.location = StorageLocation("memory:///test")
         self.contents: dict[str, bytes] = {}
         self.modified_ms: dict[str, int] = {}
         self.now_ms = 0
         self.calls = 0
         self.fails_at = fails_at
+        self.fails_every = fails_every
         self.fails_late = fails_late
         self.enforces = enforces
         self.open_uploads = 0
@@ -72,7 +83,7 @@ class MemoryStorage:
 
     def call(self, effect: Callable[[], object]) -> None:
         self.calls += 1
-        fails = self.calls == self.fails_at
+        fails = self.calls == self.fails_at or (self.fails_every is not None and self.calls % self.fails_every == 0)
         if not fails or self.fails_late:
             effect()
         if fails:

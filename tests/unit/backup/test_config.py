@@ -1,0 +1,171 @@
+"""The config file of a backup: defaults, variables, and one clear sentence for each mistake."""
+
+import pytest
+
+from quorate.backup.config import BackupConfig, parse_backup_config
+from quorate.backup.errors import ConfigError, StorageError
+from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.manifest import Isolation, Mode
+from quorate.backup.storage_url import StorageLocation
+
+SMALLEST = """
+backup_id: nightly
+source: {bootstrap_servers: ["broker-1:9092"]}
+storage: {url: "file:///var/backups"}
+"""
+
+FULL = """
+backup_id: nightly
+source:
+  bootstrap_servers: ["broker-1:9092", "[::1]:9092"]
+  topics: {include: ["orders-*", "payments"], exclude: ["*-tmp"]}
+  metadata_refresh_interval_ms: 5000
+  security:
+    {protocol: SASL_SSL, sasl_mechanism: SCRAM-SHA-512, username: u, password: "${KAFKA_PASSWORD}", ca_location: ca.pem}
+storage: {url: "s3://bucket/prefix", endpoint: null}
+backup:
+  mode: incremental
+  isolation: read_uncommitted
+  compression: lz4
+  segment_max_bytes: 2000000
+  consumer_groups: false
+spark: {master: "local[2]", remote: null, conf: {spark.ui.enabled: "false"}}
+"""
+
+
+def parse(text: str, **environment: str) -> BackupConfig:
+    return parse_backup_config(text, environment, "backup.yaml")
+
+
+def complaint(text: str, **environment: str) -> str:
+    with pytest.raises(ConfigError) as refusal:
+        parse(text, **environment)
+    sentence = str(refusal.value)
+    assert sentence.startswith("backup.yaml: ")
+    assert "\n" not in sentence
+    return sentence.removeprefix("backup.yaml: ")
+
+
+def test_every_key_has_a_default_where_one_can_serve() -> None:
+    config = parse(SMALLEST)
+
+    assert config.source.topics.include == ("*",)
+    assert config.source.metadata_refresh_interval_ms == 30_000
+    assert config.source.security.protocol == "PLAINTEXT"
+    assert (config.backup.mode, config.backup.isolation) == (Mode.SNAPSHOT, Isolation.READ_COMMITTED)
+    assert (config.codec, config.backup.segment_max_bytes) == (FrameCodec.ZSTD, 134_217_728)
+    assert (config.backup.consumer_groups, config.backup.rate_limit_bytes_per_second) == (True, None)
+    assert (config.spark.master, config.spark.remote, config.spark.conf) == ("local[*]", None, {})
+    assert config.location == StorageLocation("file:///var/backups/nightly")
+
+
+def test_every_key_of_a_full_file_is_read() -> None:
+    config = parse(FULL, KAFKA_PASSWORD="p: [x]")
+
+    assert config.source.bootstrap_servers == ("broker-1:9092", "[::1]:9092")
+    assert config.source.topics.exclude == ("*-tmp",)
+    assert config.source.security.password == "p: [x]"
+    assert (config.source.security.uses_tls, config.source.security.uses_sasl) == (True, True)
+    assert (config.backup.mode, config.codec) == (Mode.INCREMENTAL, FrameCodec.LZ4)
+    assert config.run_settings.include == ["orders-*", "payments"]
+    assert config.spark.conf == {"spark.ui.enabled": "false"}
+
+
+def test_a_password_is_never_shown() -> None:
+    config = parse(FULL, KAFKA_PASSWORD="hunter2")
+
+    assert "hunter2" not in repr(config)
+    assert "hunter2" not in repr(config.run_settings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "sentence"),
+    [
+        ("spork:", "spark:", "unknown key 'spork'; did you mean 'spark'?"),
+        ("metadata_refresh_ms:", "metadata_refresh_interval_ms:", "did you mean 'metadata_refresh_interval_ms'?"),
+        ("pasword:", "password:", "unknown key 'source.security.pasword'; did you mean 'password'?"),
+        ("includes:", "include:", "unknown key 'source.topics.includes'; did you mean 'include'?"),
+        ("zzz:", "compression:", "unknown key 'backup.zzz'; known here are "),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_the_nearest_known_one(wrong: str, right: str, sentence: str) -> None:
+    assert sentence in complaint(FULL.replace(right, wrong), KAFKA_PASSWORD="p")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("mode: incremental", "mode: once"), "backup.mode: 'once' is not one of snapshot, incremental, continuous"),
+        (("compression: lz4", "compression: gzip"), "backup.compression: 'gzip' is not one of lz4, none, zstd"),
+        (
+            ("isolation: read_uncommitted", "isolation: serializable"),
+            "backup.isolation: 'serializable' is not one of read_uncommitted, read_committed",
+        ),
+        (("2000000", "a lot"), "backup.segment_max_bytes: Expected `int"),
+        (("2000000", "1000"), "backup.segment_max_bytes must be at least 1048576"),
+        (("5000", "0"), "source.metadata_refresh_interval_ms must be above 0 and is 0"),
+        (("backup_id: nightly", "backup_id: a/b"), "backup_id 'a/b' may hold only letters"),
+        (("backup_id: nightly", "backup_id: '..'"), "backup_id '..' may hold only letters"),
+        (("backup_id: nightly", "backup_id: ''"), "backup_id '' may hold only letters"),
+        (("backup_id: nightly", ""), "Object missing required field `backup_id`"),
+        (('"broker-1:9092", "[::1]:9092"', ""), "source.bootstrap_servers names no server"),
+        (
+            ("broker-1:9092", "broker-1"),
+            "source.bootstrap_servers holds 'broker-1', which is not of the form host:port",
+        ),
+        (("username: u, ", ""), "source.security.username is needed with protocol SASL_SSL"),
+        (("SASL_SSL", "PLAINTEXT"), "source.security.sasl_mechanism means nothing with protocol PLAINTEXT"),
+        (("SASL_SSL", "SASL_PLAINTEXT"), "source.security.ca_location means nothing with protocol SASL_PLAINTEXT"),
+        (("ca_location", "key_location"), "source.security needs certificate_location and key_location together"),
+        (("SCRAM-SHA-512", "GSSAPI"), "source.security.sasl_mechanism: 'GSSAPI' is not one of"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_named(change: tuple[str, str], sentence: str) -> None:
+    assert sentence in complaint(FULL.replace(*change), KAFKA_PASSWORD="p")
+
+
+def test_a_missing_variable_is_named_with_the_key_that_asks_for_it() -> None:
+    sentence = complaint(FULL)
+
+    assert sentence == ("source.security.password asks for the environment variable 'KAFKA_PASSWORD', which is not set")
+
+
+def test_variables_fill_in_numbers_and_parts_of_texts_and_can_be_escaped() -> None:
+    text = SMALLEST.replace("nightly", '"${ID}-x"').replace("file:///var/backups", "file:///$${a}/b")
+    text += "backup: {segment_max_bytes: '${SIZE}'}\n"
+
+    config = parse(text, ID="a", SIZE="3000000")
+
+    assert (config.backup_id, config.storage.url, config.backup.segment_max_bytes) == (
+        "a-x",
+        "file:///${a}/b",
+        3_000_000,
+    )
+
+
+def test_a_variable_never_becomes_a_key() -> None:
+    config = parse(SMALLEST.replace("broker-1", "${HOST}"), HOST="a: {b: c}")
+
+    assert config.source.bootstrap_servers == ("a: {b: c}:9092",)
+
+
+def test_a_key_given_twice_is_refused() -> None:
+    assert complaint(SMALLEST + "backup_id: weekly\n") == "line 5, column 1: key 'backup_id' is given twice"
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])
+def test_a_file_without_settings_is_refused(text: str) -> None:
+    assert complaint(text) == "it holds no settings"
+
+
+def test_text_that_is_not_yaml_is_refused_with_its_place() -> None:
+    assert complaint("a: [1,\nb: }").startswith("line 2, column ")
+
+
+def test_code_in_yaml_is_not_run() -> None:
+    assert "could not determine a constructor" in complaint("backup_id: !!python/object/apply:os.getcwd []")
+
+
+def test_the_storage_url_is_checked_at_once() -> None:
+    with pytest.raises(StorageError, match="names no bucket"):
+        parse(SMALLEST.replace("file:///var/backups", "s3://"))
