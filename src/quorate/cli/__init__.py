@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.cli import demo, serve, up
+from quorate.cli import backup, demo, list_backups, serve, up, verify
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -18,6 +18,9 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.command("up")(up.up)
 app.command("demo")(demo.demo)
+app.command("backup")(backup.backup)
+app.command("list-backups")(list_backups.list_backups)
+app.command("verify")(verify.verify)
 
 
 @app.callback(invoke_without_command=True)
@@ -28,8 +31,12 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 
 def main() -> None:
+    run(app, "quorate")
+
+
+def run(commands: typer.Typer, name: str) -> None:
     try:
-        app()
+        commands()
     except QuorateError as error:
-        print(f"quorate: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         sys.exit(1)

@@ -1,0 +1,170 @@
+"""``quorate backup``: copy a cluster's topics into object storage, on Spark."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.backup.config import BackupConfig
+    from quorate.backup.storage import ObjectStorage
+    from quorate.pipeline.run_report import RunReport
+
+_HOUR_MS = 3_600_000
+_SHOWN_PROBLEMS = 20
+_MAX_PAUSE_S = 60.0
+
+
+def backup(
+    config: Annotated[Path, typer.Option(help="The backup's YAML file.")],
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    orphan_age_hours: Annotated[
+        float, typer.Option(min=0, help="Delete objects that no manifest names when they are this old.")
+    ] = 24.0,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Copy topics, byte for byte, from their partition leaders into object storage."""
+    from quorate.backup.manifest import Mode
+
+    settings = with_spark(read_backup_config(config), master, remote)
+    is_continuous = settings.backup.mode is Mode.CONTINUOUS
+    with (
+        interruptible("what was committed stays, and the next run goes on from there"),
+        ProgressDisplay("backup", is_quiet=output_format is OutputFormat.JSON) as display,
+        contextlib.ExitStack() as stack,
+    ):
+        session = _Session(settings, display, stack)
+        if is_continuous:
+            session.run_continuously(output_format)
+        else:
+            report = session.run_once(orphan_age_ms=round(orphan_age_hours * _HOUR_MS))
+            show_report(report, output_format)
+            if report.failures:
+                raise typer.Exit(1)
+
+
+def read_backup_config(path: Path) -> "BackupConfig":
+    from quorate.backup.config import parse_backup_config
+
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
+    return parse_backup_config(text, os.environ, str(path))
+
+
+def with_spark(config: "BackupConfig", master: str | None, remote: str | None) -> "BackupConfig":
+    """The options of the command line win over the file."""
+    spark = config.spark
+    if master is not None:
+        spark = msgspec.structs.replace(spark, master=master, remote=None)
+    if remote is not None:
+        spark = msgspec.structs.replace(spark, remote=remote)
+    return msgspec.structs.replace(config, spark=spark)
+
+
+class _Session:
+    """What all runs of one command share. Spark is started when there is something to copy, and not before."""
+
+    def __init__(self, config: "BackupConfig", display: ProgressDisplay, stack: contextlib.ExitStack) -> None:
+        from quorate.backup.manifest_catalog import ManifestCatalog
+        from quorate.backup.storage import open_storage
+        from quorate.pipeline.backup_run import BackupRuns, client_config
+        from quorate.pipeline.spark_driver import SparkDriver, open_spark
+        from quorate.pipeline.spark_settings import SparkSettings
+
+        self._config = config
+        self._display = display
+        self._storage: ObjectStorage = open_storage(config.location)
+        self._catalog: ManifestCatalog = ManifestCatalog(self._storage, config.backup_id)
+        started: list[SparkDriver] = []
+        spark = SparkSettings(master=config.spark.master, remote=config.spark.remote, conf=config.spark.conf)
+
+        def start_spark() -> SparkDriver:
+            if not started:
+                display.say("starting Spark")
+                started.append(stack.enter_context(open_spark(spark, f"quorate backup {config.backup_id}")))
+            return started[0]
+
+        self._runs = BackupRuns(config, client_config(config), self._catalog, start_spark)
+
+    def run_once(self, *, orphan_age_ms: int) -> "RunReport":
+        from quorate.pipeline.cluster_capture import now_ms
+        from quorate.pipeline.orphan_collection import collect_orphans
+
+        self._check_storage()
+        report = self._runs.run(self._display)
+        assert report is not None, "an unchanged run was to be committed too"
+        deleted = collect_orphans(self._storage, self._catalog, now_ms=now_ms(), safe_age_ms=orphan_age_ms)
+        if deleted:
+            self._display.say(f"{len(deleted)} objects of unfinished runs were deleted")
+        return report
+
+    def run_continuously(self, output_format: OutputFormat) -> None:
+        """Rounds without end. After a first good one, an outage is told and waited out."""
+        from quorate.backup.errors import CommitConflict, RequirementFailed
+
+        self._check_storage()
+        interval_s = self._config.backup.continuous_interval_ms / 1000
+        pause_s, rounds = interval_s, 0
+        while True:
+            try:
+                report = self._runs.run(self._display, commit_unchanged=rounds == 0)
+            except (CommitConflict, RequirementFailed):
+                raise
+            except QuorateError as error:
+                if rounds == 0:
+                    raise
+                self._display.say(f"this round failed and will be tried again: {error}")
+                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+            else:
+                rounds += 1
+                pause_s = interval_s
+                if report is not None:
+                    show_report(report, output_format)
+            time.sleep(pause_s)
+
+    def _check_storage(self) -> None:
+        """Before anything is copied: a wrong bucket or a missing permission must not show up at the end."""
+        import uuid
+
+        self._catalog.probe(uuid.uuid4().hex)
+
+
+def show_report(report: "RunReport", output_format: OutputFormat) -> None:
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(report).decode(), flush=True)
+        return
+    for found in report.gaps[:_SHOWN_PROBLEMS]:
+        gap = found.gap
+        print(
+            f"gap: {found.topic}-{found.partition} offsets {gap.start_offset} to {gap.end_offset - 1} ({gap.reason}): "
+            f"{gap.detail}"
+        )
+    for failure in report.failures[:_SHOWN_PROBLEMS]:
+        where = failure.topic or failure.group or "cluster"
+        print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
+    hidden = max(0, len(report.gaps) - _SHOWN_PROBLEMS) + max(0, len(report.failures) - _SHOWN_PROBLEMS)
+    if hidden:
+        print(f"and {hidden} more: quorate list-backups --backup-id {report.backup_id}")
+    rate = report.batch_bytes / max(report.seconds, 0.001) / 1e6
+    print(
+        f"backup {report.backup_id}: manifest {report.manifest_number} is {report.state}: "
+        f"{report.topics} topics, {report.partitions} partitions, {report.record_count:,} records, "
+        f"{format_bytes(report.batch_bytes)} ({format_bytes(report.stored_bytes)} stored) "
+        f"in {report.seconds:.1f} s ({rate:.1f} MB/s)",
+    )
+    print(
+        f"{len(report.gaps)} gaps, {report.truncations} truncations, {len(report.failures)} failures, "
+        f"leaders followed {report.leaders_followed} times",
+        flush=True,
+    )

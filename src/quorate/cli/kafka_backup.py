@@ -1,0 +1,22 @@
+"""``kafka-backup``: the backup commands under a name of their own."""
+
+import typer
+
+from quorate.cli import run
+from quorate.cli.backup import backup
+from quorate.cli.list_backups import list_backups
+from quorate.cli.verify import verify
+
+app = typer.Typer(
+    help="Back up any Kafka cluster with Spark: raw batches, byte for byte, from the partition leaders.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("backup")(backup)
+app.command("list-backups")(list_backups)
+app.command("verify")(verify)
+
+
+def main() -> None:
+    run(app, "kafka-backup")

@@ -1,0 +1,191 @@
+"""``quorate list-backups``: which backups a storage holds, and what is in one of them."""
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from quorate.cli.progress_display import format_bytes
+from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.backup.manifest import Manifest, TopicEntry
+    from quorate.backup.storage_url import StorageLocation
+
+
+def list_backups(
+    storage: Annotated[str, typer.Option(help="Where the backups are: file:///…, s3://…, gs://…, az://…")],
+    backup_id: Annotated[str | None, typer.Option(help="Show what is in this one.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """List the backups in a storage, or the topics of one."""
+    from quorate.backup.storage_url import StorageLocation
+
+    root = StorageLocation(storage, endpoint)
+    if backup_id is None:
+        _list_all(root, output_format)
+    else:
+        _show_one(_latest(root, backup_id), output_format)
+
+
+def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
+    from quorate.backup.manifest_catalog import list_backup_ids
+    from quorate.backup.storage import open_storage
+
+    opened = open_storage(root)
+    opened.check_reachable()
+    rows: list[dict[str, Any]] = []
+    unreadable: list[str] = []
+    for backup_id in list_backup_ids(opened):
+        try:
+            rows.append(_summary(_latest(root, backup_id)))
+        except QuorateError as error:
+            unreadable.append(str(error))
+            rows.append({"backup_id": backup_id, "state": "unreadable"})
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(rows).decode())
+    else:
+        _print_table(
+            ["backup", "time", "manifest", "topics", "partitions", "records", "stored", "state"],
+            [
+                [
+                    row["backup_id"],
+                    row.get("time", "-"),
+                    row.get("manifest", "-"),
+                    row.get("topics", "-"),
+                    row.get("partitions", "-"),
+                    f"{row['records']:,}" if "records" in row else "-",
+                    format_bytes(row["bytes"]) if "bytes" in row else "-",
+                    row["state"],
+                ]
+                for row in rows
+            ],
+        )
+        print(f"{len(rows)} backups")
+    for message in unreadable:
+        print(f"quorate: {message}", file=sys.stderr)
+    if unreadable:
+        raise typer.Exit(1)
+
+
+def _show_one(manifest: "Manifest", output_format: OutputFormat) -> None:
+    topics = [_topic(topic) for topic in manifest.topics]
+    if output_format is OutputFormat.JSON:
+        failures = msgspec.to_builtins(manifest.failures)
+        groups = [{"group": group.group, "offsets": len(group.offsets)} for group in manifest.groups]
+        whole = _summary(manifest) | {"topics": topics, "groups": groups, "failures": failures}
+        print(msgspec.json.encode(whole).decode())
+        return
+    summary = _summary(manifest)
+    print(
+        f"backup {manifest.backup_id}: {summary['state']}, manifest {manifest.number}, cluster {manifest.cluster_id}, "
+        f"captured {summary['time']}, {manifest.settings.mode}, {manifest.settings.isolation}"
+    )
+    _print_table(
+        ["topic", "partitions", "records", "stored", "from", "to", "gaps"],
+        [
+            [
+                f"{topic['topic']} (life {topic['generation']})" if topic["generation"] > 1 else topic["topic"],
+                topic["partition_count"],
+                f"{topic['records']:,}",
+                format_bytes(topic["bytes"]),
+                topic["from"] or "-",
+                topic["to"] or "-",
+                len(topic["gaps"]),
+            ]
+            for topic in topics
+        ],
+    )
+    for topic in topics:
+        for gap in topic["gaps"]:
+            where = f"{topic['topic']}-{gap['partition']} offsets {gap['start_offset']} to {gap['end_offset'] - 1}"
+            print(f"gap: {where} ({gap['reason']}) {gap['detail']}".rstrip())
+    for failure in manifest.failures:
+        where = failure.topic or failure.group or "cluster"
+        print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
+    if manifest.groups:
+        print(f"{len(manifest.groups)} consumer groups with their offsets")
+    print(f"{len(topics)} topics, {len(manifest.failures)} failures")
+
+
+def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
+    from quorate.backup.config import check_backup_id
+    from quorate.backup.manifest_catalog import ManifestCatalog
+    from quorate.backup.storage import open_storage
+
+    check_backup_id(backup_id)
+    manifest = ManifestCatalog(open_storage(root.below(backup_id)), backup_id).latest()
+    if manifest is None:
+        raise QuorateError(f"there is no backup {backup_id} in {root.url}")
+    return manifest
+
+
+def _summary(manifest: "Manifest") -> dict[str, Any]:
+    from quorate.pipeline.run_report import state_of, topic_bytes, topic_records
+
+    return {
+        "backup_id": manifest.backup_id,
+        "time": _time(manifest.captured_ms),
+        "manifest": manifest.number,
+        "cluster_id": manifest.cluster_id,
+        "topics": len(manifest.topics),
+        "partitions": sum(len(topic.partitions) for topic in manifest.topics),
+        "records": sum(topic_records(topic) for topic in manifest.topics),
+        "bytes": sum(topic_bytes(topic) for topic in manifest.topics),
+        "state": state_of(manifest),
+    }
+
+
+def _topic(topic: "TopicEntry") -> dict[str, Any]:
+    from quorate.pipeline.run_report import losses, topic_bytes, topic_records
+
+    segments = [segment for partition in topic.partitions for segment in partition.segments]
+    earliest = min((each.min_timestamp for each in segments if each.min_timestamp is not None), default=None)
+    latest = max((each.max_timestamp for each in segments if each.max_timestamp is not None), default=None)
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "generation": topic.generation,
+        "partition_count": topic.partition_count,
+        "records": topic_records(topic),
+        "bytes": topic_bytes(topic),
+        "from": None if earliest is None else _time(earliest),
+        "to": None if latest is None else _time(latest),
+        "configs": topic.configs,
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "start_offset": partition.start_offset,
+                "end_offset": partition.end_offset,
+                "captured_end_offset": partition.captured_end_offset,
+                "segments": len(partition.segments),
+            }
+            for partition in topic.partitions
+        ],
+        "gaps": [
+            {
+                "partition": found.partition,
+                "start_offset": found.gap.start_offset,
+                "end_offset": found.gap.end_offset,
+                "reason": str(found.gap.reason),
+                "detail": found.gap.detail,
+            }
+            for found in losses(topic)
+        ],
+    }
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _print_table(headings: list[str], rows: list[list[object]]) -> None:
+    """Aligned text, the same on a terminal and in a pipe."""
+    texts = [headings, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
+    for row in texts:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,117 @@
+"""Shows how far a job is: a live line on a terminal, a plain line now and then elsewhere. Writes to standard error."""
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from quorate.backup.planner import Plan
+    from quorate.pipeline.run_progress import RunProgress
+    from quorate.pipeline.task_runner import FinishedTask
+
+_PLAIN_INTERVAL_S = 5.0
+
+
+class ProgressDisplay:
+    """A context manager, and the watcher of jobs inside its block."""
+
+    def __init__(self, verb: str, *, is_quiet: bool = False) -> None:
+        from quorate.pipeline.run_progress import RunProgress
+
+        self._verb = verb
+        self._is_quiet = is_quiet
+        self._live: Progress | None = None
+        self._bar: TaskID | None = None
+        self._progress = RunProgress([], [], 0)
+        self._started = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty() and not self._is_quiet:
+            self._live = _live_progress()
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def planned(self, plan: "Plan") -> None:
+        partitions = sum(len(topic.partitions) for topic in plan.topics)
+        size = format_bytes(plan.estimated_bytes)
+        self.say(f"{len(plan.topics)} topics, {partitions} partitions, about {size} to copy in {len(plan.tasks)} tasks")
+        self.begin(type(self._progress).of_plan(plan))
+
+    def begin(self, progress: "RunProgress") -> None:
+        self._progress = progress
+        self._started = self._last_line = time.monotonic()
+        if self._live is not None:
+            if self._bar is not None:
+                self._live.remove_task(self._bar)
+            self._bar = self._live.add_task(self._verb, total=1.0, rates="")
+
+    def tasks_finished(self, finished: "Sequence[FinishedTask]", finished_count: int) -> None:
+        self._progress.update(finished, finished_count)
+        if self._live is not None and self._bar is not None:
+            self._live.update(self._bar, completed=self._progress.fraction, rates=self._rates())
+        elif time.monotonic() - self._last_line >= _PLAIN_INTERVAL_S:
+            self._last_line = time.monotonic()
+            self.say(f"{self._verb}: {self._progress.fraction:.0%}, {self._rates()}")
+
+    def say(self, line: str) -> None:
+        if self._is_quiet:
+            return
+        if self._live is not None:
+            self._live.console.print(line, highlight=False, markup=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def _rates(self) -> str:
+        progress = self._progress
+        elapsed_s = max(time.monotonic() - self._started, 0.001)
+        parts = [f"{progress.finished_tasks}/{progress.task_count} tasks"]
+        if progress.topic_count:
+            parts.insert(0, f"{progress.topics_done}/{progress.topic_count} topics")
+        if progress.size_bytes:
+            parts.append(f"{progress.size_bytes / elapsed_s / 1e6:.1f} MB/s")
+            parts.append(f"{progress.record_count / elapsed_s:,.0f} records/s")
+        seconds_left = progress.seconds_left(elapsed_s)
+        if seconds_left is not None:
+            parts.append(f"{format_seconds(seconds_left)} left")
+        return ", ".join(parts)
+
+
+def _live_progress() -> "Progress":
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[rates]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def format_bytes(size_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size_bytes) < 1000:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1000
+    return f"{size_bytes:.1f} TB"
+
+
+def format_seconds(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

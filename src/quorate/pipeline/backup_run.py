@@ -1,0 +1,164 @@
+"""One run of a backup, on the driver: capture, plan, copy on Spark, commit. Does I/O.
+
+Nothing counts before the manifest is published, which is one put of one object: a run that ends anywhere before leaves
+only objects that no manifest names.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from quorate.backup.cluster_snapshot import ClusterSnapshot
+from quorate.backup.config import BackupConfig
+from quorate.backup.manifest import Failure, GroupEntry, Isolation, Manifest, Mode
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.manifest_commit import Run, commit
+from quorate.backup.merging import merge_results
+from quorate.backup.planner import Plan, PlannerSettings, plan_run
+from quorate.backup.segment_sink import SegmentSettings
+from quorate.client.config import ClientConfig
+from quorate.client.isolation import IsolationLevel
+from quorate.client.kafka_client import KafkaClient
+from quorate.pipeline.cluster_capture import capture_cluster, capture_groups, now_ms
+from quorate.pipeline.copy_task import CopySettings, CopyTask, TaskReport, decode_report, encode_task
+from quorate.pipeline.run_report import RunReport, run_report
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+
+# The ends of the logs and the offsets of groups are asked for by the driver; a user waits for the answer.
+_CAPTURE_TIMEOUT_MS = 30_000
+_CAPTURE_CONNECTIONS = 4
+
+
+class RunWatcher(JobWatcher, Protocol):
+    def planned(self, plan: Plan) -> None:
+        """What is about to be copied."""
+        ...
+
+
+class BackupRuns:
+    """Runs of one backup, one after the other, on one Spark session that is started when it is first needed."""
+
+    def __init__(
+        self,
+        config: BackupConfig,
+        client_config: ClientConfig,
+        catalog: ManifestCatalog,
+        spark: Callable[[], SparkDriver],
+    ) -> None:
+        self._config = config
+        self._client_config = client_config
+        self._catalog = catalog
+        self._spark = spark
+
+    def run(self, watcher: RunWatcher, *, commit_unchanged: bool = True) -> RunReport | None:
+        """Copy and commit. None where nothing has changed since the last run and ``commit_unchanged`` is not set."""
+        started = time.monotonic()
+        run_id = uuid.uuid4().hex
+        config = self._config
+        previous = self._catalog.latest()
+        captured = self._capture(None if config.backup.mode is Mode.SNAPSHOT else previous)
+        settings = PlannerSettings(range_bytes=config.backup.range_bytes)
+        plan = plan_run(captured.cluster, previous, config.source.topics, config.backup.mode, settings)
+        watcher.planned(plan)
+        reports = self._copy(plan, run_id, watcher)
+        results = [result for report in reports for result in report.results]
+        merged = merge_results(plan, results, groups=captured.groups, failures=captured.failures)
+        manifest = commit(previous, self._describe(captured, run_id), merged.updates, merged.requirements)
+        if not commit_unchanged and previous is not None and _says_the_same(manifest, previous):
+            return None
+        self._catalog.publish(manifest, merged.segments)
+        seconds = time.monotonic() - started
+        return run_report(plan, manifest, reports, leaders_followed=captured.leaders_followed, seconds=seconds)
+
+    def _capture(self, continued: Manifest | None) -> "_Captured":
+        """Groups before the ends of the logs, so that none of them stands behind its end."""
+        selection = self._config.source.topics
+        timeout_ms = min(_CAPTURE_TIMEOUT_MS, self._client_config.retry_timeout_ms)
+        config = msgspec.structs.replace(
+            self._client_config, retry_timeout_ms=timeout_ms, connections_per_broker=_CAPTURE_CONNECTIONS
+        )
+        groups: list[GroupEntry] | None = None
+        failures: list[Failure] = []
+        with KafkaClient(config) as client:
+            if self._config.backup.consumer_groups:
+                client.cluster.metadata([])  # Says whether the cluster can be reached at all.
+                groups, failures = capture_groups(client, selection.selects)
+            cluster = capture_cluster(client, selection, self._isolation, continued)
+            return _Captured(cluster, groups, failures, client.leaders_followed)
+
+    def _copy(self, plan: Plan, run_id: str, watcher: JobWatcher) -> list[TaskReport]:
+        if not plan.tasks:
+            return []
+        config = self._config
+        spark = self._spark()
+        rate = config.backup.rate_limit_bytes_per_second
+        settings = CopySettings(
+            run_id=run_id,
+            cluster_id=plan.cluster_id,
+            location=config.location,
+            client=self._client_config,
+            isolation=self._isolation,
+            segments=SegmentSettings(
+                codec=config.codec,
+                max_bytes=config.backup.segment_max_bytes,
+                max_age_ms=config.backup.segment_max_age_ms,
+            ),
+            bytes_per_second=None if rate is None else rate / min(len(plan.tasks), spark.slots()),
+        )
+        rows = spark.run(CopyTask(settings), [encode_task(task) for task in plan.tasks], watcher)
+        return [decode_report(row) for row in rows]
+
+    def _describe(self, captured: "_Captured", run_id: str) -> Run:
+        return Run(
+            backup_id=self._config.backup_id,
+            cluster_id=captured.cluster.cluster_id,
+            run_id=run_id,
+            created_ms=now_ms(),
+            captured_ms=captured.cluster.captured_ms,
+            settings=self._config.run_settings,
+        )
+
+    @property
+    def _isolation(self) -> IsolationLevel:
+        if self._config.backup.isolation is Isolation.READ_COMMITTED:
+            return IsolationLevel.READ_COMMITTED
+        return IsolationLevel.READ_UNCOMMITTED
+
+
+class _Captured(NamedTuple):
+    """The cluster as it was when the run began."""
+
+    cluster: ClusterSnapshot
+    groups: list[GroupEntry] | None  # None where they are not wanted.
+    failures: list[Failure]
+    leaders_followed: int
+
+
+def client_config(config: BackupConfig) -> ClientConfig:
+    """How the tasks reach the cluster."""
+    source = config.source
+    security = msgspec.to_builtins(source.security)
+    security["check_hostname"] = security.pop("verify_hostname")
+    return msgspec.convert(
+        {
+            "bootstrap_servers": list(source.bootstrap_servers),
+            "client_id": "quorate-backup",
+            "security": security,
+            "rack": source.rack,
+            "metadata_refresh_interval_ms": source.metadata_refresh_interval_ms,
+            "request_timeout_ms": source.request_timeout_ms,
+            "retry_timeout_ms": config.backup.deadline_ms,
+        },
+        ClientConfig,
+    )
+
+
+def _says_the_same(manifest: Manifest, previous: Manifest) -> bool:
+    """Apart from times: when a group's offsets were looked at, and when the run was."""
+    if manifest.topics != previous.topics or manifest.failures != previous.failures:
+        return False
+    offsets = [(group.group, group.offsets) for group in manifest.groups]
+    return offsets == [(group.group, group.offsets) for group in previous.groups]

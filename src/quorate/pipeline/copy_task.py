@@ -1,0 +1,147 @@
+"""One task of a backup: fetch its ranges from their leaders, write segments, report. Runs in a Spark worker.
+
+Safe to run twice: every attempt writes objects of its own, and only the driver's manifest makes them count.
+"""
+
+import resource
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from quorate.backup.merging import RangeResult
+from quorate.backup.offset_ranges import OffsetRange
+from quorate.backup.segment_sink import SegmentSettings, SegmentSink
+from quorate.backup.storage import ObjectStorage, open_storage
+from quorate.backup.storage_url import StorageLocation
+from quorate.backup.task_packing import Task
+from quorate.client.config import ClientConfig
+from quorate.client.fetched import RangeFailed
+from quorate.client.isolation import IsolationLevel
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
+from quorate.pipeline.range_copy import RangeCopy
+from quorate.pipeline.rate_limit import RateLimit
+from quorate.pipeline.task_runner import Outcome
+
+# Each range may have an open segment, and with it an open file and the memory of an upload.
+_RANGES_AT_ONCE = 64
+
+
+class CopySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all tasks of a run share."""
+
+    run_id: str
+    cluster_id: str
+    location: StorageLocation  # Of the backup's own folder.
+    client: ClientConfig
+    isolation: IsolationLevel
+    segments: SegmentSettings
+    bytes_per_second: float | None = None  # This task's share of the limit.
+
+
+class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+    results: list[RangeResult]
+    record_count: int
+    batch_bytes: int
+    leaders_followed: int
+    seconds: float
+    peak_memory_bytes: int
+
+
+class CopyTask:
+    """The work of a job: called with one encoded ``Task``."""
+
+    def __init__(self, settings: CopySettings) -> None:
+        self._settings = settings
+
+    def __call__(self, task: bytes) -> Outcome:
+        report = copy_ranges(self._settings, decode_task(task).ranges)
+        return Outcome(encode_report(report), report.batch_bytes, report.record_count)
+
+
+def copy_ranges(settings: CopySettings, ranges: list[OffsetRange]) -> TaskReport:
+    started = time.monotonic()
+    attempt = f"{settings.run_id[:8]}-{uuid.uuid4().hex[:12]}"
+    storage = open_storage(settings.location)
+    limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
+    done: list[RangeCopy] = []
+    with KafkaClient(settings.client) as client:
+        for group in _groups(ranges):
+            copies = [_new_copy(settings, storage, each, attempt) for each in group]
+            try:
+                _copy_together(client, copies, settings.isolation, limit)
+            except BaseException:
+                for copy in copies:
+                    copy.abort()
+                raise
+            done += copies
+        leaders_followed = client.leaders_followed
+    return TaskReport(
+        results=[copy.result for copy in done if copy.result is not None],
+        record_count=sum(copy.record_count for copy in done),
+        batch_bytes=sum(copy.batch_bytes for copy in done),
+        leaders_followed=leaders_followed,
+        seconds=time.monotonic() - started,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def encode_task(task: Task) -> bytes:
+    return msgspec.msgpack.encode(task)
+
+
+def decode_task(data: bytes) -> Task:
+    return msgspec.msgpack.decode(data, type=Task)
+
+
+def encode_report(report: TaskReport) -> bytes:
+    return msgspec.msgpack.encode(report)
+
+
+def decode_report(data: bytes) -> TaskReport:
+    return msgspec.msgpack.decode(data, type=TaskReport)
+
+
+def _copy_together(client: KafkaClient, copies: list[RangeCopy], isolation: IsolationLevel, limit: RateLimit) -> None:
+    """Until each has its result. One whose records were deleted meanwhile is asked for again, behind its gap."""
+    unfinished = copies
+    while unfinished:
+        by_partition = {copy.fetch_range.name: copy for copy in unfinished}
+        wanted = [copy.fetch_range for copy in unfinished]
+        for item in client.fetch_ranges(wanted, isolation=isolation, include_batch_across_end=True):
+            copy = by_partition[item.range.name]
+            if isinstance(item, RangeFailed):
+                copy.fail(item)
+            else:
+                size_bytes = len(item.data)
+                copy.take(item)
+                limit.take(size_bytes)
+        unfinished = [copy for copy in unfinished if copy.result is None]
+
+
+def _groups(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Ranges that are fetched together: not too many, and none of a partition that is among them."""
+    group: dict[TopicPartition, OffsetRange] = {}
+    for each in ranges:
+        name = TopicPartition(each.topic, each.partition)
+        if name in group or len(group) == _RANGES_AT_ONCE:
+            yield list(group.values())
+            group = {}
+        group[name] = each
+    if group:
+        yield list(group.values())
+
+
+def _new_copy(settings: CopySettings, storage: ObjectStorage, offset_range: OffsetRange, attempt: str) -> RangeCopy:
+    def new_sink(remaining: OffsetRange) -> SegmentSink:
+        return SegmentSink(
+            storage, remaining, cluster_id=settings.cluster_id, attempt=attempt, settings=settings.segments
+        )
+
+    return RangeCopy(offset_range, attempt, new_sink, _now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,64 @@
+"""What runs inside Spark's Python workers: takes the task's number, does its work, sends back one row.
+
+The runner travels to the workers with all tasks of the job, so tasks must be small; they are lists of what to do, not
+data.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class FinishedTask(NamedTuple):
+    number: int
+    size_bytes: int
+    record_count: int
+
+
+class Outcome(NamedTuple):
+    """What one task gives: the result for the driver, and how much it did, for the progress display."""
+
+    result: bytes
+    size_bytes: int
+    record_count: int
+
+
+Work = Callable[[bytes], Outcome]
+
+
+class TaskRunner:
+    def __init__(self, work: Work, tasks: Sequence[bytes], finished: "Accumulator[list[FinishedTask]] | None") -> None:
+        self._work = work
+        self._tasks = tasks
+        self._finished = finished
+
+    def __call__(self, batches: "Iterator[pyarrow.Array]") -> "Iterator[pyarrow.Array]":
+        import pyarrow
+
+        for numbers in batches:
+            yield pyarrow.array([self._run(index) for index in numbers.to_pylist()], pyarrow.binary())
+        # The worker collects garbage after every task; what is loaded by now need not be looked at again.
+        gc.freeze()
+
+    def _run(self, index: int) -> bytes:
+        outcome = self._work(self._tasks[index])
+        if self._finished is not None:
+            self._finished.add([FinishedTask(index, outcome.size_bytes, outcome.record_count)])
+        return outcome.result
+
+
+def results_frame(session: "SparkSession", runner: TaskRunner, count: int) -> "DataFrame":
+    """One partition, and so one Spark task, for each of ours; the DataFrame API works on every kind of session.
+
+    An Arrow UDF and not ``mapInArrow``, which wants pandas, though it does not use it.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.util import PythonEvalType
+
+    run = arrow_udf(runner, "binary", PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF)
+    return session.range(0, count, 1, count).select(run("id").alias("result"))

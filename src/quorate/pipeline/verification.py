@@ -1,0 +1,123 @@
+"""Checks the objects of a backup against its manifest, and names every one that is damaged. Does I/O.
+
+The quick check compares presence, size and SHA-256 and runs on threads here. The deep one opens every frame and checks
+every batch, and runs on Spark.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from quorate.backup.errors import BackupError, DamagedSegment, StorageError
+from quorate.backup.manifest import Manifest, SegmentEntry
+from quorate.backup.segment_verification import verify_deeply, verify_hash
+from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
+from quorate.backup.storage_url import StorageLocation
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.task_runner import FinishedTask, Outcome
+
+_THREADS = 4
+_TASK_BYTES = 128 * 1024 * 1024
+_SEGMENTS_PER_TASK = 1000
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    message: str
+
+
+class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
+    backup_id: str
+    manifest_number: int
+    deep: bool
+    objects: int
+    record_count: int
+    size_bytes: int
+    damages: list[Damage]
+
+
+class DeepCheck:
+    """The work of a job: called with the encoded entries of some segments, returns what is wrong with them."""
+
+    def __init__(self, location: StorageLocation) -> None:
+        self._location = location
+
+    def __call__(self, task: bytes) -> Outcome:
+        entries = msgspec.msgpack.decode(task, type=list[SegmentEntry])
+        storage = open_storage(self._location)
+        damages = [damage for entry in entries if (damage := _check(storage, entry, verify_deeply)) is not None]
+        size_bytes, records = sum(each.size_bytes for each in entries), sum(each.record_count for each in entries)
+        return Outcome(msgspec.msgpack.encode(damages), size_bytes, records)
+
+
+def verify_quickly(storage: ObjectStorage, manifest: Manifest, watcher: JobWatcher) -> VerificationReport:
+    damages: list[Damage] = []
+    entries = segments_of(manifest)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda entry: _check(storage, entry, verify_hash), entries)
+        for index, (entry, damage) in enumerate(zip(entries, found, strict=True)):
+            damages += [] if damage is None else [damage]
+            watcher.tasks_finished([FinishedTask(index, entry.size_bytes, entry.record_count)], index + 1)
+    return _report(manifest, entries, damages, deep=False)
+
+
+def verify_on_spark(
+    spark: SparkDriver, location: StorageLocation, manifest: Manifest, watcher: JobWatcher
+) -> VerificationReport:
+    entries = segments_of(manifest)
+    tasks = [msgspec.msgpack.encode(task) for task in pack_segments(entries)]
+    rows = spark.run(DeepCheck(location), tasks, watcher) if tasks else []
+    damages = [damage for row in rows for damage in msgspec.msgpack.decode(row, type=list[Damage])]
+    return _report(manifest, entries, sorted(damages, key=lambda damage: damage.name), deep=True)
+
+
+def segments_of(manifest: Manifest) -> list[SegmentEntry]:
+    """Every object that the manifest names, superseded ones too."""
+    found: list[SegmentEntry] = []
+    for topic in manifest.topics:
+        for partition in topic.partitions:
+            found += partition.segments
+            found += [segment for tail in partition.superseded for segment in tail.segments]
+    return found
+
+
+def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
+    """Tasks of about equal size, the largest segments first."""
+    tasks: list[list[SegmentEntry]] = []
+    open_bytes = 0
+    for entry in sorted(entries, key=lambda entry: -entry.size_bytes):
+        if not tasks or open_bytes + entry.size_bytes > _TASK_BYTES or len(tasks[-1]) == _SEGMENTS_PER_TASK:
+            tasks.append([])
+            open_bytes = 0
+        tasks[-1].append(entry)
+        open_bytes += entry.size_bytes
+    return tasks
+
+
+def _check(
+    storage: ObjectStorage, entry: SegmentEntry, verify: Callable[[StoredObject, SegmentEntry], object]
+) -> Damage | None:
+    try:
+        verify(StoredObject(storage, entry.name), entry)
+    except DamagedSegment as error:
+        return Damage(name=entry.name, message=str(error))
+    except StorageError as error:
+        return Damage(name=entry.name, message=f"segment {entry.name} cannot be read: {error}")
+    except BackupError as error:
+        return Damage(name=entry.name, message=f"segment {entry.name} is damaged: {error}")
+    return None
+
+
+def _report(
+    manifest: Manifest, entries: Sequence[SegmentEntry], damages: list[Damage], *, deep: bool
+) -> VerificationReport:
+    return VerificationReport(
+        backup_id=manifest.backup_id,
+        manifest_number=manifest.number,
+        deep=deep,
+        objects=len(entries),
+        record_count=sum(entry.record_count for entry in entries),
+        size_bytes=sum(entry.size_bytes for entry in entries),
+        damages=damages,
+    )
