@@ -195,7 +195,7 @@ class Connection:
                 self._changed.notify_all()
 
     def _read_frame(self, deadline_ms: int) -> None:
-        self._stream.receive_into(self._frame_start, deadline_ms)
+        self._receive_frame_start(deadline_ms)
         size = int.from_bytes(self._frame_start[:4], signed=True)
         correlation_id = decode_response_correlation_id(self._frame_start[4:])
         with self._changed:
@@ -221,10 +221,17 @@ class Connection:
         if was_abandoned:
             self.release(receiver)
 
-    def _check_start(self, size: int, correlation_id: int, receiver: PendingResponse[Response] | None) -> None:
-        if receiver is None or size < 4 or size > MAX_FRAME_BYTES:
+    def _receive_frame_start(self, deadline_ms: int) -> None:
+        self._frame_start[:2] = bytes(2)
+        try:
+            self._stream.receive_into(self._frame_start, deadline_ms)
+        finally:
+            # An alert is shorter than a frame's start: the connection may end inside it.
             if bytes(self._frame_start[:2]) == _TLS_ALERT:
                 raise ConnectionLost(self.address, "it speaks TLS; set security.protocol to SSL or SASL_SSL")
+
+    def _check_start(self, size: int, correlation_id: int, receiver: PendingResponse[Response] | None) -> None:
+        if receiver is None or size < 4 or size > MAX_FRAME_BYTES:
             raise ConnectionLost(self.address, f"it sent a frame of {size} bytes, which no Kafka broker does")
         if correlation_id != receiver.correlation_id:
             raise ConnectionLost(

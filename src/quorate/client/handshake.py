@@ -45,11 +45,11 @@ class Connector:
     def _negotiate(self, address: Address) -> Connection:
         """Ask for the versions, in ever older words and each time on a new connection, until the broker answers."""
         newest = self._understood.get(address, API_VERSIONS_ATTEMPTS[0])
-        attempts = [version for version in API_VERSIONS_ATTEMPTS if version <= newest]
+        attempts = [newest, *(version for version in API_VERSIONS_ATTEMPTS if version < newest)]
         for version in attempts:
             connection = self._connect(address)
             try:
-                answer = _ask_versions(connection, version)
+                understood, answer = _ask_versions(connection, version)
             except (ConnectionLost, ProtocolError):
                 connection.close()
                 if version == attempts[-1]:
@@ -59,7 +59,7 @@ class Connector:
                 raise
             else:
                 connection.versions = read_versions(address, answer)
-                self._understood[address] = version
+                self._understood[address] = understood
                 return connection
         raise AssertionError("there is at least one attempt")
 
@@ -74,7 +74,8 @@ class Connector:
         )
 
 
-def _ask_versions(connection: Connection, version: int) -> ApiVersionsResponse:
+def _ask_versions(connection: Connection, version: int) -> tuple[int, ApiVersionsResponse]:
+    """The answer, and the version in which it came."""
     request = ApiVersionsRequest(client_software_name="quorate", client_software_version=__version__)
     frame = connection.wait_for_frame(connection.send(request, ApiVersionsResponse, version))
     if len(frame) < _BODY_POSITION + 2:
@@ -91,4 +92,4 @@ def _ask_versions(connection: Connection, version: int) -> ApiVersionsResponse:
         raise UnsupportedApi(connection.address, f"answers ApiVersions with error {answer.error_code}")
     if not answer.api_keys:
         raise ProtocolError("the answer to ApiVersions names no API")
-    return answer
+    return version, answer

@@ -1,0 +1,84 @@
+"""The config: what it accepts, and the sentence that each mistake gives."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from quorate.client.address import Address, parse_address
+from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, SecurityProtocol, parse_client_config
+from quorate.kernel.errors import QuorateError
+
+SASL = {"protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": "p"}
+
+
+def test_the_keys_of_a_file() -> None:
+    config = parse_client_config(
+        {
+            "bootstrap_servers": ["broker-1:9092", "[::1]:9093"],
+            "metadata_refresh_interval_ms": 5_000,
+            "security": {**SASL, "ca_location": "ca.pem"},
+        }
+    )
+    assert config.bootstrap_addresses() == [Address("broker-1", 9092), Address("::1", 9093)]
+    assert config.metadata_refresh_interval_ms == 5_000
+    assert config.security.sasl_mechanism is SaslMechanism.SCRAM_SHA_512
+    assert config.security.check_hostname
+
+
+def test_servers_may_be_one_text() -> None:
+    assert parse_client_config({"bootstrap_servers": "a:1, b:2"}).bootstrap_servers == ("a:1", "b:2")
+
+
+def test_the_config_travels() -> None:
+    config = parse_client_config({"bootstrap_servers": ["a:1"], "security": SASL})
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_passwords_are_not_shown() -> None:
+    config = parse_client_config({"bootstrap_servers": ["a:1"], "security": {**SASL, "password": "hunter2"}})
+    assert "hunter2" not in repr(config)
+    assert "username='u'" in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        ({}, "bootstrap_servers must name at least one host:port"),
+        ({"bootstrap_servers": []}, "bootstrap_servers must name at least one host:port"),
+        ({"bootstrap_servers": ["broker"]}, "'broker' is not an address of the form host:port"),
+        ({"bootstrap_servers": ["a:1:2"]}, "'a:1:2' is not an address of the form host:port"),
+        ({"bootstrap_server": ["a:1"]}, "unknown key 'bootstrap_server'; did you mean 'bootstrap_servers'?"),
+        ({"request_timeout_ms": 0}, "request_timeout_ms must be more than 0, not 0"),
+        ({"retry_backoff_ms": 9_999}, "retry_backoff_max_ms must not be less than retry_backoff_ms"),
+        ({"security": {"protocol": "TLS"}}, "Invalid enum value 'TLS' - at `$.security.protocol`"),
+        ({"security": {"protcol": "SSL"}}, "security: unknown key 'protcol'; did you mean 'protocol'?"),
+        ({"security": {"protocol": "SASL_SSL"}}, "needs sasl_mechanism and username and password"),
+        ({"security": {**SASL, "protocol": "SSL"}}, "needs protocol SASL_PLAINTEXT or SASL_SSL, not SSL"),
+        ({"security": {"ca_location": "x"}}, "ca_location needs protocol SSL or SASL_SSL, not PLAINTEXT"),
+        ({"security": {"protocol": "SSL", "key_location": "x"}}, "key_location needs certificate_location"),
+    ],
+)
+def test_a_mistake_is_one_clear_sentence(raw: dict[str, Any], sentence: str) -> None:
+    servers: dict[str, Any] = {} if "bootstrap_server" in raw or raw == {} else {"bootstrap_servers": ["a:1"]}
+    with pytest.raises(QuorateError) as caught:
+        parse_client_config({**servers, **raw})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults_are_safe() -> None:
+    config = ClientConfig(bootstrap_servers=("a:1",))
+    assert config.metadata_refresh_interval_ms == 30_000
+    assert config.security == SecurityConfig(protocol=SecurityProtocol.PLAINTEXT, check_hostname=True)
+
+
+@pytest.mark.parametrize("text", ["", ":1", "a:", "a:0", "a:65536", "a:x", "::1:9092", "a:²"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(QuorateError):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["a:1", "[::1]:9092", "10.0.0.1:65535"])
+def test_an_address_reads_as_it_was_written(text: str) -> None:
+    assert str(parse_address(text)) == text
