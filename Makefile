@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 jvm: ## find or install a JVM and Maven for the tests that use Apache Kafka
 	@scripts/jvm
 
-demo: setup ## start a node, use it with a stock client, show what happened
+demo: setup jvm ## a node, a stock client, a backup on Spark, its verification
 	@$(BIN)/quorate demo
 
 test: setup jvm check ## everything that must hold: checks, unit, simulation, integration, compatibility

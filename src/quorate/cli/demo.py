@@ -1,9 +1,13 @@
-"""``quorate demo``: a node, a stock Kafka client, and what happened between them."""
+"""``quorate demo``: a node, a stock Kafka client, a backup on Spark, and what happened."""
 
+import json
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ _RECORDS = 10_000
 
 
 def demo() -> None:
-    """Start a node in a temporary folder, use it with a stock Kafka client, and show what happened."""
+    """Start a node in a temporary folder, fill it with a stock Kafka client, back it up on Spark, verify the backup."""
     try:
         import confluent_kafka
     except ImportError:
@@ -25,14 +29,19 @@ def demo() -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table("step", "what happened", "took", title="Quorate and a stock Kafka client", title_justify="left")
+    table = Table(
+        "step", "what happened", "took", title="Quorate, a stock Kafka client and Spark", title_justify="left"
+    )
     with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
         started = time.monotonic()
         with LocalCluster(Path(folder), [_free_port()]) as cluster:
             node = cluster.nodes[0]
             table.add_row("start", f"node {node.node_id} at {node.address}, pid {node.process.pid}", _since(started))
             console.print(f"A node is up at {node.address}; librdkafka {confluent_kafka.libversion()[0]} talks to it.")
-            for step, what, took in _use(cluster.bootstrap_servers):
+            for step, what, took in chain(
+                _use(cluster.bootstrap_servers), _back_up(cluster.bootstrap_servers, Path(folder))
+            ):
+                console.print(f"{step}: {what} ({took})")
                 table.add_row(step, what, took)
         table.add_row("stop", "the node stopped in good order", "")
     console.print(table)
@@ -75,6 +84,32 @@ def _use(bootstrap_servers: str) -> Iterator[tuple[str, str, str]]:
     consumer.commit(asynchronous=False)
     consumer.close()
     yield "consume", f"{len(values):,} distinct records by group demo, offsets committed", _since(started)
+
+
+def _back_up(bootstrap_servers: str, folder: Path) -> Iterator[tuple[str, str, str]]:
+    storage = f"file://{folder}/backups"
+    config = folder / "backup.yaml"
+    config.write_text(
+        f"backup_id: demo\n"
+        f"source: {{bootstrap_servers: [{json.dumps(bootstrap_servers)}], topics: {{include: [{_TOPIC}]}}}}\n"
+        f"storage: {{url: {json.dumps(storage)}}}\n"
+    )
+    started = time.monotonic()
+    report = json.loads(_quorate("backup", "--config", str(config), "--format", "json"))
+    what = f"{report['record_count']:,} records, {report['batch_bytes']:,} bytes of raw batches, {len(report['gaps'])} gaps"
+    yield "backup", f"{what}, on Spark", _since(started)
+
+    started = time.monotonic()
+    closing = _quorate("verify", "--storage", storage, "--backup-id", "demo", "--deep").strip().splitlines()[-1]
+    yield "verify", closing, _since(started)
+
+
+def _quorate(*arguments: str) -> str:
+    """Run a command as a user would; its output, or the sentence in which it says what is wrong."""
+    done = subprocess.run([sys.executable, "-m", "quorate", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise QuorateError(f"quorate {arguments[0]} failed: {done.stderr.strip().splitlines()[-1]}")
+    return done.stdout
 
 
 def _free_port() -> int:
