@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
@@ -48,8 +48,8 @@ def backup(
         else:
             report = session.run_once(orphan_age_ms=round(orphan_age_hours * _HOUR_MS))
             show_report(report, output_format)
-            if report.failures:
-                raise typer.Exit(1)
+    if report.failures:
+        raise typer.Exit(1)
 
 
 def read_backup_config(path: Path) -> "BackupConfig":
@@ -92,7 +92,8 @@ class _Session:
         def start_spark() -> SparkDriver:
             if not started:
                 display.say("starting Spark")
-                started.append(stack.enter_context(open_spark(spark, f"quorate backup {config.backup_id}")))
+                opened = open_spark(spark, f"quorate backup {config.backup_id}", display.say)
+                started.append(stack.enter_context(opened))
             return started[0]
 
         self._runs = BackupRuns(config, client_config(config), self._catalog, start_spark)
@@ -109,7 +110,7 @@ class _Session:
             self._display.say(f"{len(deleted)} objects of unfinished runs were deleted")
         return report
 
-    def run_continuously(self, output_format: OutputFormat) -> None:
+    def run_continuously(self, output_format: OutputFormat) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
 

@@ -66,7 +66,7 @@ def _verify_deeply(
 
     settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
     display.say("starting Spark")
-    with open_spark(settings, f"quorate verify {manifest.backup_id}") as spark:
+    with open_spark(settings, f"quorate verify {manifest.backup_id}", display.say) as spark:
         tasks = pack_segments(segments_of(manifest))
         _begin(display, manifest, [sum(entry.size_bytes for entry in task) for task in tasks])
         return verify_on_spark(spark, location, manifest, display)

@@ -1,0 +1,69 @@
+"""A Spark session that many tests share, and runs of backups on it inside the test's own process.
+
+Starting Spark takes seconds; a run on a session that is there takes a fraction of one.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from quorate.backup.config import parse_backup_config
+from quorate.backup.planner import Plan
+from quorate.pipeline.backup_run import BackupRuns, client_config
+from quorate.pipeline.run_report import RunReport
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.task_runner import FinishedTask, Work
+from tests.backup_commands import Backups
+
+
+class QuietWatcher:
+    """Remembers the last plan and what was finished."""
+
+    def __init__(self) -> None:
+        self.plan: Plan | None = None
+        self.finished: list[FinishedTask] = []
+
+    def planned(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
+        self.finished += finished
+
+
+class SparkWithEvent:
+    """A session on which something happens between the plan and the copying, or while a job runs."""
+
+    def __init__(
+        self,
+        spark: SparkDriver,
+        before: Callable[[], None] = lambda: None,
+        during: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.session = spark.session
+        self._spark = spark
+        self._before = before
+        self._during = during
+
+    def slots(self) -> int:
+        return self._spark.slots()
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        self._before()
+        return self._spark.run(work, tasks, _WatcherWithEvent(watcher, self._during))
+
+
+class _WatcherWithEvent:
+    def __init__(self, watcher: JobWatcher, during: Callable[[], None]) -> None:
+        self._watcher = watcher
+        self._during = during
+
+    def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
+        self._during()
+        self._watcher.tasks_finished(finished, finished_count)
+
+
+def run_in_process(
+    backups: Backups, config: Path, spark: Callable[[], SparkDriver], *, commit_unchanged: bool = True
+) -> RunReport | None:
+    parsed = parse_backup_config(config.read_text(), {}, config.name)
+    runs = BackupRuns(parsed, client_config(parsed), backups.catalog(), spark)
+    return runs.run(QuietWatcher(), commit_unchanged=commit_unchanged)
