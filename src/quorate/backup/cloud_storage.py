@@ -106,7 +106,8 @@ class CloudUpload:
     def write(self, pieces: Iterable[Buffer]) -> None:
         with self._storage.errors_told("write", self._name):
             for piece in pieces:
-                self._writer.write(piece)
+                # The writer keeps what it is given until the part is sent; the caller may change it before that.
+                self._writer.write(piece if isinstance(piece, bytes) else bytes(piece))
 
     def complete(self) -> None:
         with self._storage.errors_told("write", self._name):
