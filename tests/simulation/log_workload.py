@@ -76,7 +76,7 @@ class LogWorkload:
             self._truncate: 2,
             self._start_anew: 1,
             self._delete_records: 2,
-            self._compact: 4,
+            self._compact: 6,
             self._reopen: 2,
             self._look: 1,
         }
@@ -201,8 +201,9 @@ class LogWorkload:
         self.model.lowest_start = self.model.highest_start = self.log.log_start_offset
 
     def _truncate(self) -> None:
+        """Only what is not committed is truncated, and only what is committed was compacted."""
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        offset = Offset(self.random.randint(max(start, end - 30), end))
+        offset = Offset(self.random.randint(max(start, end - 30, self.model.cleaned_up_to), end))
         holder = next((batch for batch in self.model.batches if batch.header.last_offset >= offset), None)
         new_end = min(offset, holder.header.base_offset) if holder else offset
         self.model.durable_end = min(self.model.durable_end, new_end)
@@ -230,10 +231,12 @@ class LogWorkload:
         plan = self.log.plan_cleaning(self.now_ms)
         if plan is None:
             return
-        self.model.begin_compaction(plan.sources[-1].end_offset)
         cleaned = clean(self.disk, plan, max_keys=self.random.choice([3, 1000]))
         if self.random.random() < 0.3:
             self.random.choice([self._append, self._retain, self._truncate, self._delete_records])()
+        self.model.begin_compaction(min(plan.sources[-1].end_offset, self.log.log_end_offset))
+        if self.random.random() < 0.3:
+            self.disk.steps_until_power_cut = self.random.randint(1, 25)  # Few rounds, so more cuts for each.
         self.log.install(cleaned)
 
     def _reopen(self) -> None:

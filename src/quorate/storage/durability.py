@@ -70,6 +70,12 @@ class Durability:
         self._directory_is_dirty = is_new
         self._parent_is_dirty = is_new
 
+    def make_folder_durable(self) -> None:
+        """The name of the folder itself: without it nothing inside survives."""
+        if self._parent_is_dirty:
+            self._disk.sync_directory(parent_of(self._directory))
+            self._parent_is_dirty = False
+
     def note_file_created(self) -> None:
         self._directory_is_dirty = True
 
@@ -105,6 +111,11 @@ class Durability:
             if self.recovery_point > offset:
                 self._write_recovery_point(offset)
 
+    def store_snapshots(self) -> None:
+        """Put the producer snapshots that wait for a sync where they can be read."""
+        with self._lock:
+            self._write_snapshots(self._sealed)
+
     def start_at(self, offset: Offset) -> None:
         """The log was emptied and starts anew: there is nothing below ``offset`` that could be lost."""
         with self._lock:
@@ -126,9 +137,7 @@ class Durability:
         if self._directory_is_dirty:
             self._directory_is_dirty = False
             self._disk.sync_directory(self._directory)
-        if self._parent_is_dirty:
-            self._parent_is_dirty = False
-            self._disk.sync_directory(parent_of(self._directory))
+        self.make_folder_durable()
 
     def _store_epochs(self) -> None:
         epochs, self._epochs = self._epochs, None
@@ -138,11 +147,14 @@ class Durability:
     def _settle(self, sealed: list[SealedSegment]) -> None:
         if not sealed:
             return
+        self._write_snapshots(sealed)
+        del self._sealed[: len(sealed)]
+        self._write_recovery_point(sealed[-1].end_offset)
+
+    def _write_snapshots(self, sealed: list[SealedSegment]) -> None:
         for segment in sealed:
             path = path_of(self._directory, segment.end_offset, PRODUCER_SNAPSHOT)
             self._disk.replace(path, segment.producer_snapshot)
-        del self._sealed[: len(sealed)]
-        self._write_recovery_point(sealed[-1].end_offset)
 
     def _write_recovery_point(self, offset: Offset) -> None:
         write_offset(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", offset)

@@ -14,6 +14,24 @@ def indexes_are_usable(segment: Segment, end: Offset) -> bool:
     return _last_offset_entry_fits(segment) and _last_time_entry_fits(segment, end)
 
 
+def trim_indexes(segment: Segment, end: Offset) -> bool:
+    """Leave the entries of batches below ``end`` in indexes whose last entries may be torn; False if a file is lost."""
+
+    def offset_entry_is_wrong(relative: int, position: int) -> bool:
+        return segment.base_offset + relative >= end or not _offset_entry_fits(segment, relative, position)
+
+    def time_entry_is_wrong(timestamp_ms: int, relative: int) -> bool:
+        offset = Offset(segment.base_offset + relative)
+        return offset >= end or not _time_entry_fits(segment, timestamp_ms, offset)
+
+    try:
+        segment.offset_index.drop_last_while(offset_entry_is_wrong)
+        segment.time_index.drop_last_while(time_entry_is_wrong)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> None:
     """Make both indexes from the headers of a segment whose content is trusted, and store them durably."""
     size_bytes = segment.size_bytes
@@ -31,7 +49,10 @@ def _last_offset_entry_fits(segment: Segment) -> bool:
     count = len(segment.offset_index)
     if count == 0:
         return True
-    relative, position = segment.offset_index[count - 1]
+    return _offset_entry_fits(segment, *segment.offset_index[count - 1])
+
+
+def _offset_entry_fits(segment: Segment, relative: int, position: int) -> bool:
     if not 0 <= position <= segment.size_bytes - HEADER_SIZE_BYTES:
         return False
     try:
@@ -41,13 +62,32 @@ def _last_offset_entry_fits(segment: Segment) -> bool:
     return header.last_offset - segment.base_offset == relative
 
 
+def _time_entry_fits(segment: Segment, timestamp_ms: int, offset: Offset) -> bool:
+    try:
+        for _, header in segment.headers_from(segment.offset_index.position_for(offset)):
+            if header.last_offset >= offset:
+                return (header.last_offset, header.max_timestamp) == (offset, timestamp_ms)
+    except (CorruptBatch, UnsupportedMagic):
+        return False
+    return False
+
+
 def _last_time_entry_fits(segment: Segment, end: Offset) -> bool:
     last = segment.time_index.last()
     if last is None:
         return segment.size_bytes == 0
     timestamp_ms, offset = last
-    if not segment.base_offset <= offset < end:
-        return False
-    # The last entry is the highest timestamp, so none of the last batches may have a higher one.
-    last_headers = segment.headers_from(segment.offset_index.position_for(end))
-    return all(header.max_timestamp <= timestamp_ms for _, header in last_headers if header.last_offset < end)
+    return segment.base_offset <= offset < end and not _ends_later_than(segment, timestamp_ms, end)
+
+
+def _ends_later_than(segment: Segment, timestamp_ms: int, end: Offset) -> bool:
+    """Whether one of the last batches below ``end`` has a higher timestamp, which the time index should tell."""
+    try:
+        for _, header in segment.headers_from(segment.offset_index.position_for(Offset(end - 1))):
+            if header.base_offset < end and header.max_timestamp > timestamp_ms:
+                return True
+            if header.next_offset >= end:
+                return False  # Without a look at what follows, which may be torn.
+    except (CorruptBatch, UnsupportedMagic):
+        return True
+    return False

@@ -6,6 +6,7 @@ of the log makes them again anyway. What is stored is searched in place, so an i
 
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 
 from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
@@ -65,6 +66,16 @@ class IndexFile:
                 self._stored = count
         else:
             del self._tail[(count - stored) * self._entry.size :]
+
+    def drop_last_while(self, is_wrong: Callable[[int, int], bool]) -> None:
+        """Take entries off the end of a stored index, with what is left of a torn one behind them."""
+        count = len(self)
+        while count and is_wrong(*self[count - 1]):
+            count -= 1
+        if self._disk_size() > count * self._entry.size:
+            self._open().truncate(count * self._entry.size)
+        self._stored = count
+        self._tail = bytearray()
 
     def store(self) -> None:
         """Write what is only in memory, creating the file if need be. On failure nothing has changed."""

@@ -8,7 +8,7 @@ from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches, scan_headers
-from quorate.storage.index_repair import indexes_are_usable
+from quorate.storage.index_repair import trim_indexes
 from quorate.storage.segment import PlacedBatch, Segment
 
 
@@ -38,13 +38,16 @@ def recover_segment(
     else:
         if segment.size_bytes > checked_from:
             segment.file.sync()  # A killed process leaves data that is whole, but perhaps not on the disk yet.
+        if segment.base_offset < recovery_point:
+            # Offsets below were given out, also those whose records were compacted away: never a second time.
+            next_offset = max(next_offset, recovery_point)
     return ScanResult(end_offset=next_offset, truncated_bytes=file_size - segment.size_bytes, reason=reason)
 
 
 def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset) -> Offset:
     """Set the segment to what is below the recovery point; return the lowest offset that may follow."""
     segment.size_bytes = file_size
-    if segment.base_offset < recovery_point and indexes_are_usable(segment, recovery_point):
+    if segment.base_offset < recovery_point and trim_indexes(segment, recovery_point):
         position = _trusted_size(segment, file_size, recovery_point)
         if position is not None:
             segment.size_bytes = position

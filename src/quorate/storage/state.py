@@ -74,6 +74,7 @@ class LogState:
 
     def store_log_start(self, offset: Offset) -> None:
         """Make the start of the log durable: from here on it is this one, also after a crash."""
+        self.durability.make_folder_durable()
         write_offset(self.disk, f"{self.directory}/{LOG_START_CHECKPOINT}", offset)
         self.log_start_is_stored = True
 

@@ -40,6 +40,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     _forget_cleaning(state, end)
     if state.epochs.truncate_from_end(end):
         state.durability.note_epochs(state.epochs.entries())
+    state.durability.store_snapshots()
     state.producers = rebuild_producers(state.disk, state.directory, state.segments, end)
 
 

@@ -143,3 +143,15 @@ def test_appends_after_a_truncation_are_found_by_readers_at_the_tail(log: Partit
 
     assert values_in(log)[-3:] == [b"6", b"n", b"m"]
     assert log.read(Offset(8), max_bytes=1000, up_to_offset=Offset(9)).length == SIZE_BYTES
+
+
+def test_a_producer_whose_records_were_deleted_is_known_after_a_truncation(disk: SimulatedDisk) -> None:
+    log = open_log(disk, LogConfig(segment_bytes=400))
+    append(log, produced(0))
+    append_values(log, *[b"x"] * 8)
+    log.delete_records_before(Offset(6))
+
+    log.truncate_to(Offset(8))
+
+    assert append(log, produced(1)).base_offset == 8
+    assert append(log, produced(0)).duplicate
