@@ -8,6 +8,7 @@ fast by being wrong.
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import msgspec
@@ -33,7 +34,7 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.content[0])
 
 
-class Channel:
+class Channel(ABC):
     """A non-blocking connection with a queue of what the socket did not take yet."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -43,14 +44,14 @@ class Channel:
         self.unsent: list[memoryview] = []
         self.deadline = 0.0
 
-    def start(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def start(self) -> None: ...
 
-    def on_readable(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def on_readable(self) -> None: ...
 
-    def is_done(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_done(self) -> bool: ...
 
     def on_writable(self) -> None:
         try:

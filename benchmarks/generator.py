@@ -75,8 +75,10 @@ def fetch(
     )
 
 
-def closed_loop_latencies_us(address: tuple[str, int], topic: str, batches: Batches, *, seconds: float) -> list[float]:
-    """One connection, one request at a time, blocking: what a caller that waits for each write sees."""
+def produce_one_by_one(
+    address: tuple[str, int], topic: str, batches: Batches, *, seconds: float
+) -> tuple[Load, list[float]]:
+    """One connection, one request at a time, blocking: the latencies, in µs, of a caller that waits for each write."""
     layout = wire.ProduceResponseLayout(topic)
     frames = [bytearray(b"".join(wire.produce_request(topic, 0, batch))) for batch in batches.content]
     answer = bytearray(layout.size_bytes)
@@ -84,9 +86,9 @@ def closed_loop_latencies_us(address: tuple[str, int], topic: str, batches: Batc
     with socket.create_connection(address, timeout=POLL_TIMEOUT_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(True)
-        deadline = time.perf_counter() + seconds
-        now = 0.0
-        while now < deadline:
+        cpu_before_s, started = time.process_time(), time.perf_counter()
+        now = started
+        while now < started + seconds:
             correlation_id = len(latencies_us)
             frame = frames[correlation_id % len(frames)]
             wire.patch_correlation_id(frame, correlation_id)
@@ -97,7 +99,15 @@ def closed_loop_latencies_us(address: tuple[str, int], topic: str, batches: Batc
             latencies_us.append((now - sent_at) * 1e6)
             if received != layout.size_bytes or layout.fields.unpack_from(answer)[3] != 0:
                 raise RequestFailed(f"Produce answered {received} bytes, or an error: {bytes(answer[:64])!r}")
-    return latencies_us
+    count = len(latencies_us)
+    load = Load(
+        requests=count,
+        records=count * batches.records_per_batch,
+        size_bytes=count * batches.size_bytes,
+        seconds=now - started,
+        generator_cpu_seconds=time.process_time() - cpu_before_s,
+    )
+    return load, latencies_us
 
 
 def _drive(channels: Sequence[Channel], seconds: float) -> tuple[float, float]:

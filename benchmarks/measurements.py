@@ -93,18 +93,10 @@ def latency(system: System, durability: Durability, *, seconds: float) -> Iterat
     """Single-record writes, each waited for: the median and the slowest hundredth."""
     batches = prepared_batches("1rec")
     with _temporary_topic(system, 1, batches, system.topic_configs) as topic:
-        latencies_us = generator.closed_loop_latencies_us(system.address, topic, batches, seconds=seconds)
-    cuts = quantiles(latencies_us, n=100)
-    for measure, value in ((cases.LATENCY_P50, cuts[49]), (cases.LATENCY_P99, cuts[98])):
-        yield Sample(
-            measure=measure,
-            durability=durability,
-            system=system.name,
-            unit=Unit.MICROSECONDS,
-            value=value,
-            requests=len(latencies_us),
-            seconds=seconds,
-        )
+        watch = Stopwatch(system, durability)
+        load, latencies_us = generator.produce_one_by_one(system.address, topic, batches, seconds=seconds)
+        cuts = quantiles(latencies_us, n=100)
+        yield from watch.latency_samples({cases.LATENCY_P50: cuts[49], cases.LATENCY_P99: cuts[98]}, load)
 
 
 def stock(

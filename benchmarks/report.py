@@ -99,7 +99,7 @@ def render(report: Report) -> str:
 def _noise_lines(rows: Sequence[Row]) -> list[str]:
     lines = []
     # Other work does not slow both alike: a system with more threads gets more of a contended machine.
-    if noisy := [row.other_share for row in rows if row.is_noisy]:
+    if noisy := [row.other_share or 0.0 for row in rows if row.is_noisy]:
         lines += [
             "",
             f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
@@ -135,7 +135,7 @@ def _row_cells(row: Row) -> list[str]:
         ratio,
         spread,
         "" if row.cpu_ratio is None else f"{row.cpu_ratio:.2f}",
-        f"{row.other_share:.2f}",
+        "" if row.other_share is None else f"{row.other_share:.2f}",
     ]
 
 

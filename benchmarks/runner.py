@@ -107,11 +107,7 @@ class Runner:
                 yield sample
 
     def _tell(self, sample: Sample) -> None:
-        self._say(
-            f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.2f} {sample.unit}"
-            f" (CPU s: server {sample.server_cpu_seconds:.2f}, generator {sample.generator_cpu_seconds:.2f},"
-            f" other {sample.other_cpu_seconds:.2f})"
-        )
+        self._say(f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.2f} {sample.unit}")
 
 
 def _in_turn(systems: Sequence[System], repeat: int) -> Sequence[System]:

@@ -1,5 +1,7 @@
 """A sample: one figure from one run of one system, with what the run cost."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from benchmarks import process_usage
@@ -22,8 +24,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     server_cpu_seconds: float = 0.0
     generator_cpu_seconds: float = 0.0
-    # What else ran on the machine meanwhile: the noise.
-    other_cpu_seconds: float = 0.0
+    # What else ran on the machine meanwhile: the noise. None where it was not watched.
+    other_cpu_seconds: float | None = None
 
 
 class Stopwatch:
@@ -36,6 +38,13 @@ class Stopwatch:
         self._busy_before_s = process_usage.machine_busy_seconds()
 
     def sample(self, measure: str, unit: Unit, load: Load) -> Sample:
+        """A rate: how much of the unit the load got done in a second."""
+        return self._sample(measure, unit, _amount(unit, load) / load.seconds, load)
+
+    def latency_samples(self, latencies_us: Mapping[str, float], load: Load) -> list[Sample]:
+        return [self._sample(measure, Unit.MICROSECONDS, value, load) for measure, value in latencies_us.items()]
+
+    def _sample(self, measure: str, unit: Unit, value: float, load: Load) -> Sample:
         server_s = process_usage.cpu_seconds(self._system.pid) - self._server_before_s
         busy_s = process_usage.machine_busy_seconds() - self._busy_before_s
         return Sample(
@@ -43,7 +52,7 @@ class Stopwatch:
             durability=self._durability,
             system=self._system.name,
             unit=unit,
-            value=_amount(unit, load) / load.seconds,
+            value=value,
             requests=load.requests,
             records=load.records,
             size_bytes=load.size_bytes,

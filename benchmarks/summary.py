@@ -36,7 +36,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ratio: float | None
     # The largest share of a core that the client took, and that anything else on the machine took.
     generator_share: float
-    other_share: float
+    # None where it was not watched.
+    other_share: float | None
 
     @property
     def generator_bound(self) -> bool:
@@ -44,7 +45,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_noisy(self) -> bool:
-        return self.other_share > NOISY_SHARE
+        return self.other_share is not None and self.other_share > NOISY_SHARE
 
 
 class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,9 @@ def _row(group: Sequence[Sample]) -> Row:
     ours = [sample for sample in group if sample.system == QuorateSystem.name]
     theirs = [sample for sample in group if sample.system == ApacheKafkaSystem.name]
     timed = [sample for sample in group if sample.seconds]
+    other_shares = [
+        sample.other_cpu_seconds / sample.seconds for sample in timed if sample.other_cpu_seconds is not None
+    ]
     return Row(
         measure=group[0].measure,
         durability=group[0].durability,
@@ -80,7 +84,7 @@ def _row(group: Sequence[Sample]) -> Row:
         ratio=_ratio(ours, theirs),
         cpu_ratio=_cpu_ratio(ours, theirs),
         generator_share=max((sample.generator_cpu_seconds / sample.seconds for sample in timed), default=0.0),
-        other_share=max((sample.other_cpu_seconds / sample.seconds for sample in timed), default=0.0),
+        other_share=max(other_shares, default=None),
     )
 
 
@@ -104,7 +108,8 @@ def _cpu_ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float | None
 
 
 def _cpu_seconds_per_unit(samples: Sequence[Sample]) -> float:
-    amount = sum(sample.value * sample.seconds for sample in samples)
+    """For one unit of a rate, or for one request where a latency was measured."""
+    amount = sum(sample.value * sample.seconds if sample.unit.more_is_better else sample.requests for sample in samples)
     return sum(sample.server_cpu_seconds for sample in samples) / amount if amount else 0.0
 
 
