@@ -41,6 +41,9 @@ def main() -> int:
     except RequestFailed as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Stopped; nothing is kept.", file=sys.stderr)
+        return 130
     report = make_report(environment, settings, samples)
     print(render(report))
     if options.profile:
@@ -99,7 +102,7 @@ def _systems(options: argparse.Namespace, durability: Durability, *, with_kafka:
     with ExitStack() as stack:
         systems: list[System] = []
         if options.systems != "apache-kafka":
-            folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-")) / "node"
+            folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-"))
             systems.append(QuorateSystem(folder, durability, options.profile))
         if with_kafka:
             systems.append(ApacheKafkaSystem(durability, options.kafka_heap_mb))

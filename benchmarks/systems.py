@@ -71,7 +71,6 @@ class QuorateSystem:
         self._process: ChildProcess | None = None
         self.port = free_port()
         self.data_dir = folder / "data"
-        folder.mkdir(parents=True)
         self._config_path = folder / "node.toml"
         self._config_path.write_text(
             f'node_id = {NODE_ID}\ndata_dir = "{self.data_dir}"\n'
