@@ -135,6 +135,7 @@ class _Jvm:
                 gateway: Any = launch_gateway(spark_config, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             self._process = gateway.proc
             context = SparkContext(conf=spark_config, gateway=gateway)
+            _silence_accumulators(context)
             self._session = SparkSession(context)
         except (PySparkException, Py4JError) as error:
             raise QuorateError(f"Spark did not start: {self._last_error() or _first_line(error)}") from None
@@ -173,6 +174,11 @@ class _Jvm:
         lines = self._log_path.read_text(errors="replace").splitlines() if self._log_path.exists() else []
         errors = [line for line in lines if "Exception: " in line or "ERROR" in line or "Error: " in line]
         return errors[-1].strip() if errors else None
+
+
+def _silence_accumulators(context: Any) -> None:
+    """Their server prints a traceback when the JVM is killed, as it is after Ctrl-C; progress is all they carry."""
+    context._accumulatorServer.handle_error = lambda *_: None
 
 
 def _class_archive(java: Path) -> ClassArchive:

@@ -1,0 +1,99 @@
+"""What users get wrong, and what may be out of order: one clear sentence, a status, and nothing written."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from tests.backup_commands import Backups, Finished, create_topics, produce, run_quorate
+from tests.peers.child_process import free_port
+from tests.peers.quorate_node import QuorateNode
+
+pytest.importorskip("pyspark")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
+    with QuorateNode.start(tmp_path_factory.mktemp("node"), settings={"durability": "os"}) as node:
+        create_topics(node.bootstrap, NewTopic("orders", 1))
+        produce(node.bootstrap, "orders", 10)
+        yield node
+
+
+@pytest.fixture
+def backups(node: QuorateNode, tmp_path: Path) -> Backups:
+    return Backups(tmp_path, node.bootstrap)
+
+
+def test_unknown_config_key_is_named_with_the_nearest_one(backups: Backups) -> None:
+    done = backups.backup(backup={"compresion": "zstd"})
+    _assert_one_sentence(done, "compresion", "compression")
+    _assert_nothing_written(backups)
+
+
+def test_missing_config_file_is_named(tmp_path: Path) -> None:
+    _assert_one_sentence(run_quorate("backup", "--config", str(tmp_path / "none.yaml")), "none.yaml")
+
+
+def test_unreachable_cluster_is_named(tmp_path: Path) -> None:
+    backups = Backups(tmp_path, f"127.0.0.1:{free_port()}")
+    done = backups.backup(backup={"deadline_ms": 1000})
+    _assert_one_sentence(done, "cannot connect to 127.0.0.1")
+    assert backups.catalog().numbers() == []
+
+
+def test_storage_that_cannot_be_written_is_named(node: QuorateNode, tmp_path: Path) -> None:
+    backups = Backups(tmp_path, node.bootstrap)
+    (tmp_path / "storage").write_text("a file where a folder is wanted")
+    _assert_one_sentence(backups.backup(), str(tmp_path / "storage"))
+
+
+def test_storage_url_without_a_scheme_is_refused(node: QuorateNode, tmp_path: Path) -> None:
+    backups = Backups(tmp_path, node.bootstrap)
+    done = backups.backup(storage={"url": str(tmp_path)})
+    _assert_one_sentence(done, "has no scheme")
+
+
+def test_without_java_the_sentence_says_what_to_install(backups: Backups) -> None:
+    config = backups.write_config()
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": "/nonexistent"}
+    done = run_quorate("backup", "--config", str(config), environment=environment)
+    assert done.status == 1, done
+    assert "Spark needs Java 17 or newer, and none was found: install one" in done.errors
+    assert "Traceback" not in done.errors
+    assert backups.catalog().numbers() == []
+
+
+def test_unknown_topic_is_named_and_the_status_says_so(backups: Backups) -> None:
+    done = backups.backup(topics={"include": ["no-such-topic"]})
+    assert done.status == 1
+    assert "failed: no-such-topic: topic no-such-topic does not exist" in done.output
+    assert "Traceback" not in done.errors
+
+
+def test_verify_of_a_backup_that_does_not_exist(backups: Backups) -> None:
+    (backups.folder / "storage").mkdir()
+    _assert_one_sentence(backups.verify(), "there is no backup nightly")
+
+
+def test_second_cluster_under_the_same_backup_id_is_refused(backups: Backups, tmp_path: Path) -> None:
+    assert backups.backup(topics={"include": ["none-*"]}).status == 0
+    with QuorateNode.start(tmp_path / "other", node_id=8, settings={"durability": "os"}) as other:
+        stranger = Backups(tmp_path, other.bootstrap)
+        _assert_one_sentence(stranger.backup(topics={"include": ["none-*"]}), "use another backup_id")
+    assert backups.catalog().numbers() == [1]
+
+
+def _assert_one_sentence(done: Finished, *parts: str) -> None:
+    assert done.status == 1, done
+    lines = [line for line in done.errors.splitlines() if line.startswith("quorate: ")]
+    assert len(lines) == 1, done
+    for part in parts:
+        assert part in lines[0]
+    assert "Traceback" not in done.errors
+
+
+def _assert_nothing_written(backups: Backups) -> None:
+    assert not (backups.folder / "storage").exists()
