@@ -1,7 +1,8 @@
 """The sparse indexes of a segment: offset to file position, and timestamp to offset, in Kafka's formats.
 
 Entries are sorted and of fixed size. New ones collect in memory and are stored in lumps, since after a crash the scan
-of the log makes them again anyway. What is stored is searched in place, so an index costs no memory while it is idle.
+of the log makes them again anyway. What is stored is read when it is searched and kept until ``release``, so an index
+costs no memory while it is idle.
 """
 
 import struct
@@ -14,12 +15,14 @@ from quorate.kernel.ids import Offset
 _STORE_AT_BYTES = 32 << 10
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
+_RELATIVE_OFFSET, _POSITION = 0, 1  # The columns of an offset entry.
+_TIMESTAMP, _OFFSET_OF_TIME = 0, 1  # The columns of a time entry.
 
 
 class IndexFile:
     """Fixed-size entries: the first ones in the file, the newest ones in memory."""
 
-    __slots__ = ("_disk", "_entry", "_file", "_stored", "_tail", "path")
+    __slots__ = ("_content", "_disk", "_entry", "_file", "_stored", "_tail", "path")
 
     def __init__(self, disk: Disk, path: str, entry: struct.Struct, *, is_new: bool) -> None:
         self.path = path
@@ -28,6 +31,7 @@ class IndexFile:
         self._file: DiskFile | None = None
         self._stored: int | None = 0 if is_new else None  # Entries in the file; None until somebody asks.
         self._tail = bytearray()
+        self._content: bytes | None = None  # What the file holds, from the first search on until it changes.
 
     def __len__(self) -> int:
         return self._stored_entries() + len(self._tail) // self._entry.size
@@ -40,6 +44,16 @@ class IndexFile:
         else:
             first, second = self._entry.unpack(self._open().read(index * size, size))
         return first, second
+
+    def count_up_to(self, limit: int, column: int) -> int:
+        """How many entries have this column at or below the limit; the column rises from entry to entry."""
+        entry, tail = self._entry, self._tail
+        stored = self._stored_entries()
+        if tail and (stored == 0 or entry.unpack_from(tail)[column] <= limit):
+            return stored + _count_up_to(tail, entry, column, limit)
+        if self._content is None:
+            self._content = self._open().read(0, stored * entry.size) if stored else b""
+        return _count_up_to(self._content, entry, column, limit)
 
     @property
     def entry_bytes(self) -> int:
@@ -62,6 +76,7 @@ class IndexFile:
         if count <= stored:
             self._tail.clear()
             if count < stored:
+                self._content = None
                 self._open().truncate(count * self._entry.size)
                 self._stored = count
         else:
@@ -76,6 +91,7 @@ class IndexFile:
             self._open().truncate(count * self._entry.size)
         self._stored = count
         self._tail = bytearray()
+        self._content = None
 
     def store(self) -> None:
         """Write what is only in memory, creating the file if need be. On failure nothing has changed."""
@@ -89,6 +105,7 @@ class IndexFile:
             raise
         self._stored = stored + len(self._tail) // self._entry.size
         self._tail = bytearray()
+        self._content = None
 
     @property
     def file(self) -> DiskFile:
@@ -105,6 +122,7 @@ class IndexFile:
         """Forget every entry, also in a file that is damaged."""
         self._stored = 0
         self._tail = bytearray()
+        self._content = None
         try:
             self._disk_size()
         except FileNotFoundError:
@@ -114,6 +132,7 @@ class IndexFile:
     def release(self) -> None:
         """Let go of the open file; the next use opens it again."""
         self._file = None
+        self._content = None
 
     def _stored_entries(self) -> int:
         if self._stored is None:
@@ -145,24 +164,18 @@ class OffsetIndex(IndexFile):
 
     def position_for(self, offset: Offset) -> int:
         """Where to start looking for the batch that holds ``offset``."""
-        return self._position_before(bisect_right(range(len(self)), offset - self._base_offset, key=self._relative))
+        return self._position_before(self.count_up_to(offset - self._base_offset, _RELATIVE_OFFSET))
 
     def position_at_or_before(self, position: int) -> int:
         """The start of a batch at or before the position; 0 where no entry stands there."""
-        return self._position_before(bisect_right(range(len(self)), position, key=self._position))
+        return self._position_before(self.count_up_to(position, _POSITION))
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries of batches that hold the offset or higher ones."""
-        self.keep_first(bisect_right(range(len(self)), offset - self._base_offset - 1, key=self._relative))
+        self.keep_first(self.count_up_to(offset - self._base_offset - 1, _RELATIVE_OFFSET))
 
     def _position_before(self, index: int) -> int:
         return self[index - 1][1] if index else 0
-
-    def _relative(self, index: int) -> int:
-        return self[index][0]
-
-    def _position(self, index: int) -> int:
-        return self[index][1]
 
 
 class TimeIndex(IndexFile):
@@ -182,7 +195,7 @@ class TimeIndex(IndexFile):
 
     def offset_for(self, timestamp_ms: int) -> Offset:
         """The offset from which on records of the timestamp, or later, can be."""
-        index = bisect_right(range(len(self)), timestamp_ms, key=self._timestamp)
+        index = self.count_up_to(timestamp_ms, _TIMESTAMP)
         return self._absolute(index - 1) if index else self._base_offset
 
     def last(self) -> tuple[int, Offset] | None:
@@ -192,13 +205,14 @@ class TimeIndex(IndexFile):
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries of batches that hold the offset or higher ones."""
-        self.keep_first(bisect_right(range(len(self)), offset - self._base_offset - 1, key=self._relative))
+        self.keep_first(self.count_up_to(offset - self._base_offset - 1, _OFFSET_OF_TIME))
 
     def _absolute(self, index: int) -> Offset:
         return Offset(self._base_offset + self[index][1])
 
-    def _timestamp(self, index: int) -> int:
-        return self[index][0]
 
-    def _relative(self, index: int) -> int:
-        return self[index][1]
+def _count_up_to(entries: bytes | bytearray, entry: struct.Struct, column: int, limit: int) -> int:
+    unpack_from, size = entry.unpack_from, entry.size
+    return bisect_right(
+        range(len(entries) // size), limit, key=lambda index: unpack_from(entries, index * size)[column]
+    )

@@ -79,6 +79,7 @@ def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:
     end = nearest
     for position, header in segment.headers_from(nearest):
         if position + header.size_bytes > limit:
+            segment.note_next_read(header.base_offset, position)
             first_end = position + header.size_bytes
             return end, first_end if position == start else end
         end = position + header.size_bytes

@@ -15,6 +15,7 @@ from quorate.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, path_of
 from quorate.storage.indexes import OffsetIndex, TimeIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+_MAX_NEXT_READS = 64
 NO_TIMESTAMP = -1
 
 
@@ -50,6 +51,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_max_timestamp",
+        "_next_reads",
         "base_offset",
         "is_sealed",
         "offset_index",
@@ -77,6 +79,8 @@ class Segment:
         # None until asked for: a segment that was closed has it as the last entry of its time index.
         self._max_timestamp: MaxTimestamp | None = MaxTimestamp(NO_TIMESTAMP, base_offset) if is_new else None
         self._bytes_since_entry = 0
+        # Base offset to position of batches before which a reader stopped: it will most likely go on there.
+        self._next_reads: dict[Offset, int] = {}
 
     @property
     def file(self) -> DiskFile:
@@ -116,11 +120,13 @@ class Segment:
         self.file.truncate(size_bytes)
         self.file.sync()
         self.size_bytes = size_bytes
+        self._next_reads.clear()
 
     def reset(self) -> None:
         """Forget all that is known of the content, to note it anew from its start."""
         self.offset_index.reset()
         self.time_index.reset()
+        self._next_reads.clear()
         self.size_bytes = 0
         self.is_sealed = False
         self._first_timestamp = None
@@ -129,6 +135,7 @@ class Segment:
 
     def forget_from(self, offset: Offset) -> None:
         """Drop from the indexes what is at or above ``offset``, and look up the highest timestamp anew when asked."""
+        self._next_reads.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.is_sealed = False
@@ -177,10 +184,19 @@ class Segment:
 
     def position_of(self, offset: Offset) -> int:
         """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
+        known = self._next_reads.get(offset)
+        if known is not None:
+            return known
         for position, header in self.headers_from(self.offset_index.position_for(offset)):
             if header.last_offset >= offset:
                 return position
         return self.size_bytes
+
+    def note_next_read(self, base_offset: Offset, position: int) -> None:
+        """A reader stopped before this batch."""
+        if len(self._next_reads) >= _MAX_NEXT_READS:
+            self._next_reads.clear()
+        self._next_reads[base_offset] = position
 
     def files(self) -> list[DiskFile]:
         """What must be synced to make a sealed segment durable."""
