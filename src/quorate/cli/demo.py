@@ -96,8 +96,8 @@ def _back_up(bootstrap_servers: str, folder: Path) -> Iterator[tuple[str, str, s
     )
     started = time.monotonic()
     report = json.loads(_quorate("backup", "--config", str(config), "--format", "json"))
-    what = f"{report['record_count']:,} records, {report['batch_bytes']:,} bytes of raw batches, {len(report['gaps'])} gaps"
-    yield "backup", f"{what}, on Spark", _since(started)
+    copied = f"{report['record_count']:,} records, {report['batch_bytes']:,} bytes of raw batches"
+    yield "backup", f"{copied}, {len(report['gaps'])} gaps, on Spark", _since(started)
 
     started = time.monotonic()
     closing = _quorate("verify", "--storage", storage, "--backup-id", "demo", "--deep").strip().splitlines()[-1]

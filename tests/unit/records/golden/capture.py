@@ -10,7 +10,6 @@ lz4, python-snappy and zstandard.
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import confluent_kafka
 import kafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.eventually import eventually
 from tests.unit.records.golden.content import GOLDEN_RECORDS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -103,11 +103,14 @@ def send_until_compacted(bootstrap: str, topic: str, segment: Path) -> None:
         producer.produce(topic, key=key, value=value, timestamp=GOLDEN_RECORDS[0].timestamp, partition=0)
     producer.flush()
     original_size = segment.stat().st_size
-    while segment.stat().st_size >= original_size:
-        time.sleep(1)
+
+    def cleaned_after_another_record() -> bool:
         # Each record is in a new segment, since the last one is too old by then: the first becomes cleanable.
         producer.produce(topic, key=b"a", value=b"new", partition=0)
         producer.flush()
+        return segment.stat().st_size < original_size
+
+    eventually(cleaned_after_another_record, "the cleaner to take records out", within_s=300)
 
 
 def send_with_java(bootstrap: str, jars: Path) -> None:
