@@ -1,5 +1,7 @@
 """Batches and Produce requests by hand, over a plain connection."""
 
+import time
+
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -15,8 +17,6 @@ from quorate.records.record import Record
 from tests.compat.raw_connection import RawConnection
 from tests.eventually import eventually
 
-NOON_MS = 1_735_732_800_000
-
 
 def batch(
     count: int,
@@ -24,7 +24,9 @@ def batch(
     producer_epoch: int = 0,
     base_sequence: int = -1,
 ) -> bytes:
-    records = [Record(Offset(each), NOON_MS + each, None, b"value") for each in range(count)]
+    """Records of this moment: Apache Kafka forgets a producer at a restart by the age of its records."""
+    now_ms = int(time.time() * 1000)
+    records = [Record(Offset(each), now_ms, None, b"value") for each in range(count)]
     epoch = NO_PRODUCER_EPOCH if producer_id == NO_PRODUCER_ID else ProducerEpoch(producer_epoch)
     return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence)
 

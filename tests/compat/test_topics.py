@@ -11,6 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.compat.administration import delete_topic
 from tests.compat.clients.client import DEADLINE_S, Client, Record
 from tests.compat.clients.confluent import ConfluentClient
+from tests.compat.raw_connection import RawConnection
+from tests.compat.raw_records import batch, produce
 from tests.compat.reading import read, read_all
 from tests.eventually import eventually
 
@@ -43,11 +45,17 @@ def test_hundred_topics_in_one_request_all_take_writes(admin: AdminClient, boots
             assert writer.write(name, RECORDS[:1], partition=1) == [0]
 
 
-def test_created_topic_can_be_used_at_once(client: Client, topic: str) -> None:
-    for number in range(5):
-        name = f"{topic}.{number}"
-        client.create_topic(name, partitions=3)
-        assert [client.log_end_offset(name, partition) for partition in range(3)] == [0, 0, 0]
+def test_created_topic_takes_writes_as_soon_as_its_creation_is_answered(
+    request: pytest.FixtureRequest, bootstrap: str, topic: str
+) -> None:
+    if request.config.getoption("--target") == "apache-kafka":
+        pytest.skip("Apache Kafka answers before its broker leads the new partitions")
+    client = ConfluentClient(bootstrap)
+    with RawConnection(bootstrap) as connection:
+        for number in range(10):
+            name = f"{topic}.{number}"
+            client.create_topic(name, partitions=3)
+            assert [produce(connection, name, batch(1), partition=each).error_code for each in range(3)] == [0, 0, 0]
 
 
 def test_topic_that_exists_is_not_created_again(admin: AdminClient, topic: str) -> None:

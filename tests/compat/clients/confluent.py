@@ -17,6 +17,7 @@ from tests.compat.clients.client import (
     StoredRecord,
     Writer,
 )
+from tests.eventually import eventually
 
 NO_SUCH_OFFSET = -1
 
@@ -135,12 +136,21 @@ class ConfluentClient:
         return None if found.offset == NO_SUCH_OFFSET else found.offset
 
     def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        asked = TopicPartition(topic, partition)
         consumer = self._consumer("unused")
+
+        def answer() -> tuple[int, int] | None:
+            try:
+                return consumer.get_watermark_offsets(asked, timeout=DEADLINE_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                    raise
+                return None
+
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
+            return eventually(answer, f"the ends of {topic}-{partition}")
         finally:
             consumer.close()
-        return low, high
 
     def _consumer(self, group: str, **settings: str) -> Consumer:
         return Consumer(
