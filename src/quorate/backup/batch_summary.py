@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from quorate.records.attributes import COMPRESSION_MASK, TimestampType
+from quorate.records.attributes import COMPRESSION_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from quorate.records.batch import (
     LENGTH_OFFSET,
     LOG_OVERHEAD_BYTES,
@@ -50,25 +50,24 @@ def summarize(buffer: Buffer, position: int, header: BatchHeader) -> BatchSummar
     The minimum is the base timestamp, which is the first record's: a record behind it may be older. Only where the
     base timestamp is something else (KIP-534's delete horizon) are the records read.
     """
-    if header.record_count == 0:
+    attributes, record_count = header.attributes, header.record_count
+    min_timestamp, max_timestamp = header.base_timestamp, header.max_timestamp
+    if record_count == 0:
         min_timestamp = max_timestamp = NO_TIMESTAMP  # What compaction leaves of a batch keeps times of no record.
-    elif header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        min_timestamp = max_timestamp = header.max_timestamp
-    elif header.has_delete_horizon:
+    elif attributes & TIMESTAMP_TYPE_MASK:
+        min_timestamp = max_timestamp
+    elif attributes & DELETE_HORIZON_MASK:
         min_timestamp = min(record.timestamp for record in iterate_records(buffer, position))
-        max_timestamp = header.max_timestamp
-    else:
-        min_timestamp, max_timestamp = header.base_timestamp, header.max_timestamp
     return BatchSummary(
         header.base_offset,
-        header.last_offset,
-        header.size_bytes,
+        Offset(header.base_offset + header.last_offset_delta),
+        header.batch_length + LOG_OVERHEAD_BYTES,
         header.magic,
         header.partition_leader_epoch,
-        header.record_count,
+        record_count,
         min_timestamp,
         max_timestamp,
-        header.attributes & COMPRESSION_MASK != 0,
+        attributes & COMPRESSION_MASK != 0,
     )
 
 
@@ -82,17 +81,17 @@ def iterate_summaries(
     """
     end = len(buffer)
     while position + MAGIC_OFFSET < end:
-        size_bytes = _size_at(buffer, position)
-        if position + size_bytes > end:
+        next_position = position + _size_at(buffer, position)
+        if next_position > end:
             break
         if buffer[position + MAGIC_OFFSET] < MAGIC:
-            yield position, _summarize_legacy(memoryview(buffer)[position : position + size_bytes])
+            yield position, _summarize_legacy(memoryview(buffer)[position:next_position])
         else:
             header = read_header(buffer, position)
             if check_crcs:
                 check_crc(buffer, position, header)
             yield position, summarize(buffer, position, header)
-        position += size_bytes
+        position = next_position
     if strict and position < end:
         raise CorruptBatch(f"{end - position} bytes at position {position} are not a whole batch")
 

@@ -23,7 +23,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset  # Last stable offset or high watermark, as the isolation level asks. The copy ends here.
     high_watermark: Offset | None = None
     log_bytes: int | None = None  # On one replica's disk, from the log's start to its end.
-    epoch_end: EpochEnd | None = None  # For the last leader epoch that the previous manifest has of the partition.
+    epoch_end: EpochEnd | None = None  # For ``last_leader_epoch`` of the partition in the previous manifest.
     error: str | None = None  # Why the offsets could not be learnt; then they mean nothing.
 
 

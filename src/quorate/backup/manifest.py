@@ -12,7 +12,7 @@ import msgspec
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.segment_layout import EpochStart
 from quorate.backup.segment_writer import FinishedSegment
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 
 FORMAT_VERSION = 1
 
@@ -87,8 +87,9 @@ class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     partition: PartitionIndex
     start_offset: Offset
     end_offset: Offset  # The next run goes on from here.
-    captured_start_offset: Offset  # The log's own ends when the run began.
+    captured_start_offset: Offset  # The log's own ends when the run began, and the epoch of who told them.
     captured_end_offset: Offset
+    captured_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     segments: list[SegmentEntry] = []
     gaps: list[Gap] = []
     superseded: list[SupersededTail] = []
@@ -102,6 +103,13 @@ class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def last_leader_epoch(self) -> LeaderEpoch | None:
+        """The epoch to ask a cluster about: unless it ends below ``end_offset``, nothing copied was truncated.
+
+        The captured one is better than the last batch's: offsets behind that batch may have been empty when they were
+        passed over, and be written anew after a truncation.
+        """
+        if self.captured_leader_epoch >= 0:
+            return self.captured_leader_epoch
         return self.leader_epochs[-1].leader_epoch if self.leader_epochs else None
 
 
@@ -121,7 +129,7 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     topic: TopicName
     partition: PartitionIndex
     offset: Offset
-    leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
 
 

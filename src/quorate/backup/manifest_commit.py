@@ -24,7 +24,7 @@ from quorate.backup.manifest import (
 from quorate.backup.manifest_rules import check_manifest
 from quorate.backup.segment_layout import EpochStart
 from quorate.backup.superseding import supersede
-from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +60,7 @@ class PutPartition(msgspec.Struct, frozen=True, kw_only=True):
     start_offset: Offset
     captured_start_offset: Offset
     captured_end_offset: Offset
+    captured_leader_epoch: LeaderEpoch
 
 
 class SupersedeTail(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,12 +234,14 @@ class _Draft:
                 end_offset=update.start_offset,
                 captured_start_offset=update.captured_start_offset,
                 captured_end_offset=update.captured_end_offset,
+                captured_leader_epoch=update.captured_leader_epoch,
             )
         else:
             entry = msgspec.structs.replace(
                 entry,
                 captured_start_offset=update.captured_start_offset,
                 captured_end_offset=update.captured_end_offset,
+                captured_leader_epoch=update.captured_leader_epoch,
             )
         partitions[update.partition] = entry
 
@@ -255,7 +258,7 @@ def _append(entry: PartitionEntry, update: AppendRange) -> PartitionEntry:
             f"partition {update.topic}-{update.partition} ends at offset {entry.end_offset}; "
             f"what was copied begins at {update.start_offset}"
         )
-    last_epoch = -1 if entry.last_leader_epoch is None else entry.last_leader_epoch
+    last_epoch = entry.leader_epochs[-1].leader_epoch if entry.leader_epochs else NO_LEADER_EPOCH
     return msgspec.structs.replace(
         entry,
         end_offset=update.end_offset,

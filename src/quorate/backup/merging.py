@@ -124,6 +124,7 @@ class _Merge:
                 start_offset=partition.start_offset,
                 captured_start_offset=partition.captured_start_offset,
                 captured_end_offset=partition.captured_end_offset,
+                captured_leader_epoch=partition.captured_leader_epoch,
             )
         )
         if partition.previous_end_offset is not None:

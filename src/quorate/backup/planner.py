@@ -13,7 +13,7 @@ from quorate.backup.manifest import Failure, Gap, GapReason, Manifest, Mode, Par
 from quorate.backup.offset_ranges import OffsetRange
 from quorate.backup.task_packing import DEFAULT_RANGES_PER_TASK, Task, pack
 from quorate.backup.topic_selection import TopicSelection
-from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
 MIB = 1024 * 1024
 
@@ -30,6 +30,7 @@ class PartitionPlan(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     captured_start_offset: Offset
     captured_end_offset: Offset
+    captured_leader_epoch: LeaderEpoch
     previous_end_offset: Offset | None  # None: the partition is new to this manifest.
     superseded_from_offset: Offset | None = None
     gap: Gap | None = None  # Lies right before the start.
@@ -140,6 +141,7 @@ def _plan_partition(
         end_offset=end,
         captured_start_offset=snapshot.log_start_offset,
         captured_end_offset=snapshot.end_offset,
+        captured_leader_epoch=snapshot.leader_epoch,
         previous_end_offset=None if entry is None else entry.end_offset,
         superseded_from_offset=superseded_from,
         gap=gap,

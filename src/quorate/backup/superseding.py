@@ -13,7 +13,7 @@ def supersede(entry: PartitionEntry, from_offset: Offset, *, found_in_manifest: 
     tail = SupersededTail(
         start_offset=from_offset,
         end_offset=entry.end_offset,
-        leader_epoch=NO_LEADER_EPOCH if entry.last_leader_epoch is None else entry.last_leader_epoch,
+        leader_epoch=entry.leader_epochs[-1].leader_epoch if entry.leader_epochs else NO_LEADER_EPOCH,
         found_in_manifest=found_in_manifest,
         segments=[segment for segment in entry.segments if segment.start_offset >= from_offset],
     )

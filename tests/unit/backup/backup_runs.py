@@ -36,6 +36,7 @@ class PartitionLog:
         self.log_start_offset = Offset(0)
         self.end_offset = Offset(0)
         self.leader_epoch = 0
+        self._epoch_starts = [(0, 0)]  # As a leader's checkpoint file has them.
         self._written = 0
 
     def append(self, count: int, *, gap: int = 0, value_bytes: int = 30) -> None:
@@ -53,29 +54,34 @@ class PartitionLog:
     def delete_records(self, before: int) -> None:
         self.log_start_offset = max(self.log_start_offset, Offset(min(before, self.end_offset)))
         self.batches = [each for each in self.batches if each[0].last_offset >= self.log_start_offset]
+        before_start = [epoch for epoch, start in self._epoch_starts if start <= self.log_start_offset]
+        kept = [each for each in self._epoch_starts if each[1] > self.log_start_offset]
+        self._epoch_starts = [(before_start[-1], self.log_start_offset), *kept]
 
     def compact(self, keep: Callable[[int], bool]) -> None:
         self.batches = [each for index, each in enumerate(self.batches) if keep(index)]
 
     def elect_unclean(self, log_end: int) -> None:
         """A leader takes over that has the log only up to some batch."""
-        self.leader_epoch += 1
-        kept = [each for each in self.batches if each[0].last_offset < log_end]
-        self.end_offset = kept[-1][0].next_offset if kept else self.log_start_offset
-        self.batches = kept
+        self.batches = [each for each in self.batches if each[0].last_offset < log_end]
+        self.end_offset = self.batches[-1][0].next_offset if self.batches else self.log_start_offset
+        self._epoch_starts = [each for each in self._epoch_starts if each[1] < self.end_offset]
+        self.elect_clean()
 
     def elect_clean(self) -> None:
         self.leader_epoch += 1
+        self._epoch_starts.append((self.leader_epoch, self.end_offset))
 
     def fetch(self, offset: int, limit: int = 2) -> list[tuple[BatchSummary, bytes]]:
         return [each for each in self.batches if each[0].last_offset >= offset][:limit]
 
     def epoch_end(self, leader_epoch: int) -> EpochEnd:
-        """OffsetForLeaderEpoch, from the batches: where a larger epoch begins."""
-        known = [each[0].leader_epoch for each in self.batches if each[0].leader_epoch <= leader_epoch]
-        answered = leader_epoch if leader_epoch == self.leader_epoch else max(known, default=-1)
-        above = [each[0].base_offset for each in self.batches if each[0].leader_epoch > leader_epoch]
-        return EpochEnd(leader_epoch=LeaderEpoch(answered), end_offset=min([self.end_offset, *above]))
+        """OffsetForLeaderEpoch as Apache Kafka answers it."""
+        if leader_epoch == self.leader_epoch:
+            return EpochEnd(leader_epoch=LeaderEpoch(leader_epoch), end_offset=self.end_offset)
+        floor = max((epoch for epoch, _ in self._epoch_starts if epoch <= leader_epoch), default=leader_epoch)
+        above = min(start for epoch, start in self._epoch_starts if epoch > leader_epoch)
+        return EpochEnd(leader_epoch=LeaderEpoch(floor), end_offset=Offset(above))
 
     def snapshot(self, previous: Manifest | None) -> ClusterSnapshot:
         entry = partition_entry(previous, self.topic_id)

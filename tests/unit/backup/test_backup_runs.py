@@ -134,6 +134,36 @@ def test_a_truncated_tail_is_set_aside_and_what_replaced_it_is_copied() -> None:
     assert read_back(storage, manifest) == [data for _, data in log.batches]
 
 
+def test_offsets_that_were_empty_when_they_were_copied_are_copied_when_a_truncation_has_them_written_anew() -> None:
+    storage, log = MemoryStorage(), PartitionLog()
+    log.append(5)
+    log.append(5)
+    log.compact(lambda index: index == 0)
+    run_backup(storage, log, "one")
+    log.elect_unclean(5)
+    log.append(3)
+    manifest = run_backup(storage, log, "two")
+
+    assert read_back(storage, manifest) == [data for _, data in log.batches]
+
+
+def test_a_log_that_was_not_truncated_is_not_copied_again() -> None:
+    storage, log = MemoryStorage(), PartitionLog()
+    for _ in range(3):
+        log.append(5)
+    log.elect_clean()
+    log.append(5)
+    log.compact(lambda index: index < 3)
+    run_backup(storage, log, "one")
+    log.elect_clean()
+    manifest = run_backup(storage, log, "two")
+
+    entry = partition_entry(manifest)
+    assert entry is not None
+    assert entry.superseded == []
+    assert len(read_back(storage, manifest)) == 3
+
+
 def test_what_retention_took_first_is_recorded_and_never_passed_over() -> None:
     storage, log = MemoryStorage(), PartitionLog()
     log.append(10)

@@ -175,7 +175,7 @@ def test_offsets_that_do_not_rise_are_refused() -> None:
     writer = SegmentWriter(header())
     writer.append(batch(5, 3), summary_of(batch(5, 3)))
 
-    with pytest.raises(ValueError, match="after offset 7"):
+    with pytest.raises(ValueError, match="offsets 7 to 7 where offset 8 was expected"):
         writer.append(batch(7, 1), summary_of(batch(7, 1)))
 
 
