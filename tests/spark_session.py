@@ -3,16 +3,24 @@
 Starting Spark takes seconds; a run on a session that is there takes a fraction of one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from quorate.backup.config import parse_backup_config
 from quorate.backup.planner import Plan
 from quorate.pipeline.backup_run import BackupRuns, client_config
 from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver, open_spark
+from quorate.pipeline.spark_settings import SparkSettings
 from quorate.pipeline.task_runner import FinishedTask, Work
 from tests.backup_commands import Backups
+
+
+@contextmanager
+def local_spark() -> Iterator[SparkDriver]:
+    with open_spark(SparkSettings(master="local[2]"), "tests", lambda line: None) as driver:
+        yield driver
 
 
 class QuietWatcher:

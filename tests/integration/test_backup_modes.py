@@ -13,12 +13,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from quorate.backup.errors import CommitConflict
 from quorate.backup.manifest import GapReason
 from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import SparkDriver, open_spark
-from quorate.pipeline.spark_settings import SparkSettings
+from quorate.pipeline.spark_driver import SparkDriver
 from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
-from tests.spark_session import SparkWithEvent, run_in_process
+from tests.spark_session import SparkWithEvent, local_spark, run_in_process
 
 pytest.importorskip("pyspark")
 
@@ -27,7 +26,7 @@ INCREMENTAL = {"mode": "incremental", **SMALL_RANGES}
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkDriver]:
-    with open_spark(SparkSettings(master="local[2]"), "backup tests", lambda line: None) as driver:
+    with local_spark() as driver:
         yield driver
 
 

@@ -1,0 +1,17 @@
+import subprocess
+import sys
+from pathlib import Path
+
+from quorate.pipeline.package_zip import write_package_zip
+
+
+def test_worker_can_import_tasks_from_the_zip_alone(tmp_path: Path) -> None:
+    package = write_package_zip(tmp_path)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "import quorate.pipeline.copy_task, quorate.pipeline.verification as module; print(module.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(str(package))

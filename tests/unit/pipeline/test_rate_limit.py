@@ -1,0 +1,47 @@
+from quorate.pipeline.rate_limit import RateLimit
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def limit(clock: FakeClock, bytes_per_second: float | None) -> RateLimit:
+    return RateLimit(bytes_per_second, now=clock.now, sleep=clock.sleep)
+
+
+def test_bytes_take_the_time_that_the_limit_gives_them() -> None:
+    clock = FakeClock()
+    limited = limit(clock, 1000)
+    for _ in range(10):
+        limited.take(500)
+    assert clock.now_s == 5
+
+
+def test_pause_is_not_followed_by_a_burst() -> None:
+    clock = FakeClock()
+    limited = limit(clock, 1000)
+    clock.sleep(100)
+    limited.take(3000)
+    assert clock.now_s == 102.5  # Half a second of the pause counts, and no more.
+
+
+def test_work_that_is_slow_by_itself_is_not_slowed_down() -> None:
+    clock = FakeClock()
+    limited = limit(clock, 1000)
+    for _ in range(5):
+        clock.sleep(1)
+        limited.take(100)
+    assert clock.now_s == 5
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    clock = FakeClock()
+    limit(clock, None).take(10**12)
+    assert clock.now_s == 0

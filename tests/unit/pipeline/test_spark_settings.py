@@ -1,0 +1,33 @@
+from pathlib import Path
+
+import pytest
+
+from quorate.pipeline.spark_settings import SparkSettings, effective_master, spark_conf
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_local_master_always_retries_killed_workers(master: str, expected: str) -> None:
+    assert effective_master(master) == expected
+
+
+def test_own_daemon_only_where_the_package_is_sure_to_be_installed() -> None:
+    assert "spark.python.daemon.module" in spark_conf(SparkSettings(master="local[2]"), [], None)
+    cluster = spark_conf(SparkSettings(master="spark://host:7077"), [], Path("quorate.zip"))
+    assert "spark.python.daemon.module" not in cluster
+    assert cluster["spark.submit.pyFiles"] == "quorate.zip"
+
+
+def test_settings_of_the_user_win() -> None:
+    conf = spark_conf(SparkSettings(conf={"spark.ui.enabled": "true"}), ["-Xshare:auto"], None)
+    assert conf["spark.ui.enabled"] == "true"
+    assert conf["spark.driver.extraJavaOptions"].endswith("-Xshare:auto")
