@@ -5,6 +5,7 @@ data.
 """
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,5 +61,7 @@ def results_frame(session: "SparkSession", runner: TaskRunner, count: int) -> "D
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.util import PythonEvalType
 
-    run = arrow_udf(runner, "binary", PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Type hints are preferred; a runner is no function that could have them.
+        run = arrow_udf(runner, "binary", PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF)
     return session.range(0, count, 1, count).select(run("id").alias("result"))

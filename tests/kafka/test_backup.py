@@ -1,0 +1,277 @@
+"""Backups of a real Apache Kafka of three brokers whose ids are no indexes: leaders that die and move, transactions,
+compaction, truncation, listeners with authentication."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topics import NewTopic
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
+from quorate.pipeline.run_report import RunReport
+from quorate.pipeline.spark_driver import SparkDriver
+from tests.backup_commands import SMALL_RANGES, Backups, consume, produce
+from tests.eventually import eventually
+from tests.kafka.leadership import Leadership
+from tests.kafka.secured_kafka import NODE_IDS, PASSWORD, USERNAME, SecuredKafka
+from tests.spark_session import SparkWithEvent, local_spark, run_in_process
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.peer
+
+IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
+TOPICS = 251 if IS_HEAVY else 12
+MOST_PARTITIONS = 12 if IS_HEAVY else 4
+READ_COMMITTED = {"isolation.level": "read_committed"}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkDriver]:
+    with local_spark() as driver:
+        yield driver
+
+
+@pytest.fixture
+def leadership(kafka: SecuredKafka) -> Iterator[Leadership]:
+    leadership = Leadership(kafka.bootstrap)
+    yield leadership
+    leadership.close()
+
+
+class Runs:
+    def __init__(self, kafka: SecuredKafka, spark: SparkDriver, folder: Path) -> None:
+        self.backups = Backups(folder, kafka.bootstrap)
+        self._spark = spark
+
+    def run(self, *topics: str, during: Callable[[], None] = lambda: None, **backup: Any) -> RunReport:
+        settings = {"mode": "incremental", **SMALL_RANGES, **backup}
+        config = self.backups.write_config(topics={"include": list(topics)}, backup=settings)
+        report = run_in_process(self.backups, config, lambda: SparkWithEvent(self._spark, during=during))
+        assert report is not None
+        return report
+
+
+@pytest.fixture
+def runs(kafka: SecuredKafka, spark: SparkDriver, tmp_path: Path) -> Runs:
+    return Runs(kafka, spark, tmp_path)
+
+
+def create(client: KafkaClient, name: str, partitions: int = 1, **configs: str) -> None:
+    client.topics.create(
+        [
+            NewTopic(
+                name=TopicName(name),
+                partitions=partitions,
+                replication_factor=3,
+                configs={key.replace("_", "."): value for key, value in configs.items()},
+            )
+        ]
+    )
+
+
+def logs_of(kafka: SecuredKafka, topic: str, partition: int) -> list[bytes]:
+    """The partition's log files as each broker has them."""
+    found = []
+    for node in kafka.nodes.values():
+        folder = node.data_dir / f"{topic}-{partition}"
+        found.append(b"".join(path.read_bytes() for path in sorted(folder.glob("*.log"))))
+    return found
+
+
+def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
+    kafka: SecuredKafka, client: KafkaClient, leadership: Leadership, runs: Runs, name: str
+) -> None:
+    topics = {f"{name}-t{number:03d}": number % MOST_PARTITIONS + 1 for number in range(TOPICS)}
+    for topic, partitions in topics.items():
+        create(client, topic, partitions)
+        produce(kafka.bootstrap, topic, 300 * partitions, value_size=1000)
+    disturbances = itertools.chain.from_iterable(_disturb(kafka, leadership, topics) for _ in itertools.count())
+    ticks = itertools.count()
+
+    def disturb() -> None:
+        if next(ticks) % 5 == 0:
+            next(disturbances)()
+
+    try:
+        report = runs.run(f"{name}-t*", during=disturb, rate_limit_bytes_per_second=800_000)
+    finally:
+        _bring_all_back(kafka)
+
+    assert report.state == "complete", report
+    assert report.failures == []
+    assert report.topics == TOPICS
+    assert report.leaders_followed > 0
+    for topic, partitions in topics.items():
+        for partition in range(partitions):
+            copied = runs.backups.raw(topic, partition)
+            assert copied
+            assert copied in logs_of(kafka, topic, partition), f"{topic}-{partition} is not what the brokers have"
+    listed = runs.backups.list_backups("--backup-id", "nightly")
+    assert listed.output.splitlines()[-1] == f"{TOPICS} topics, 0 failures"
+
+
+def test_open_transaction_ends_the_copy_and_the_next_run_goes_on(
+    kafka: SecuredKafka, client: KafkaClient, runs: Runs, name: str
+) -> None:
+    create(client, name)
+    committed = _transactional(kafka, f"{name}-a")
+    committed.begin_transaction()
+    committed.produce(name, value=b"committed")
+    committed.commit_transaction()
+    aborted = _transactional(kafka, f"{name}-b")
+    aborted.begin_transaction()
+    aborted.produce(name, value=b"aborted")
+    aborted.flush()
+    aborted.abort_transaction()
+    hanging = _transactional(kafka, f"{name}-c")
+    hanging.begin_transaction()
+    hanging.produce(name, value=b"open at first")
+    hanging.flush()
+    produce(kafka.bootstrap, name, 5)
+
+    report = runs.run(name)
+
+    partition = runs.backups.manifest().topics[0].partitions[0]
+    assert (report.state, partition.end_offset) == ("complete", 4)  # Two records, each with its marker.
+    assert [each.first_offset for each in partition.aborted_transactions] == [2]
+    assert runs.backups.raw(name, 0) == logs_of(kafka, name, 0)[0][: len(runs.backups.raw(name, 0))]
+    hanging.commit_transaction()
+    eventually(lambda: runs.run(name).state == "complete" and _end(runs) == 11, "the rest to be copied")
+    values = [value for _, _, value in runs.backups.records(name, 0)]
+    assert values[:3] == [b"committed", b"aborted", b"open at first"]
+    assert [value for value in values if value != b"aborted"] == [
+        value for _, _, value in consume(kafka.bootstrap, name, 0, READ_COMMITTED)
+    ]
+
+
+def test_offsets_that_compaction_removed_are_no_gap(
+    kafka: SecuredKafka, client: KafkaClient, runs: Runs, name: str
+) -> None:
+    create(
+        client,
+        name,
+        cleanup_policy="compact",
+        segment_bytes="1048576",
+        min_cleanable_dirty_ratio="0.01",
+        segment_ms="1000",
+    )
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "batch.num.messages": 10, "linger.ms": 5})
+    for number in range(20_000):
+        producer.produce(name, key=f"key-{number % 10}", value=bytes(200))
+        producer.poll(0)
+    producer.flush()
+    produce(kafka.bootstrap, name, 1, first=77)  # Rolls the segment, so that the others can be cleaned.
+    eventually(
+        lambda: all(len(log) < 3_000_000 for log in logs_of(kafka, name, 0)), "the log cleaner to run", within_s=180
+    )
+
+    report = runs.run(name, range_bytes=2 * 1024 * 1024)
+
+    assert report.state == "complete"
+    assert report.gaps == []
+    held = runs.backups.records(name, 0)
+    assert len(held) < 20_000
+    assert held == consume(kafka.bootstrap, name, 0)
+    assert runs.backups.manifest().topics[0].partitions[0].end_offset == 20_001
+
+
+def test_truncation_by_an_unclean_election_supersedes_the_copied_tail(
+    kafka: SecuredKafka, client: KafkaClient, leadership: Leadership, runs: Runs, name: str
+) -> None:
+    client.topics.create(
+        [
+            NewTopic(
+                name=TopicName(name),
+                assignments={PartitionIndex(0): [NodeId(7), NodeId(100)]},
+                configs={"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
+            )
+        ]
+    )
+    produce(kafka.bootstrap, name, 10)
+    eventually(lambda: leadership.in_sync(name) == {7, 100}, "both in sync", within_s=60)
+    try:
+        kafka.nodes[100].kill()
+        eventually(lambda: leadership.in_sync(name) == {7}, "the follower out of sync", within_s=60)
+        produce(kafka.bootstrap, name, 10, first=1000)
+        assert runs.run(name).record_count == 20
+        kafka.nodes[7].kill()
+        kafka.nodes[100].restart()
+        eventually(lambda: leadership.leader(name) == 100, "the unclean election", within_s=60)
+        produce(kafka.bootstrap, name, 15, first=2000)
+
+        report = runs.run(name)
+    finally:
+        _bring_all_back(kafka)
+
+    assert (report.state, report.truncations) == ("complete", 1)
+    partition = runs.backups.manifest().topics[0].partitions[0]
+    assert [(tail.start_offset, tail.end_offset) for tail in partition.superseded] == [(10, 20)]
+    assert runs.backups.records(name, 0) == consume(kafka.bootstrap, name, 0)
+    assert runs.backups.verify().status == 0
+
+
+def test_backup_through_a_listener_with_tls_and_a_password(
+    kafka: SecuredKafka, client: KafkaClient, spark: SparkDriver, tmp_path: Path, name: str
+) -> None:
+    create(client, name)
+    produce(kafka.bootstrap, name, 100)
+    backups = Backups(tmp_path, kafka.bootstrap)
+    security = {
+        "protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "username": USERNAME,
+        "password": PASSWORD,
+        "ca_location": str(kafka.certificates.ca),
+    }
+    source = {
+        "bootstrap_servers": list(kafka.listener("SASL_SSL")),
+        "topics": {"include": [name]},
+        "security": security,
+    }
+    config = backups.write_config(source=source)
+
+    report = run_in_process(backups, config, lambda: spark)
+
+    assert report is not None
+    assert (report.state, report.record_count) == ("complete", 100)
+    assert PASSWORD not in (tmp_path / "storage" / "nightly" / "manifests" / "000001.json").read_text()
+
+
+def _disturb(kafka: SecuredKafka, leadership: Leadership, topics: dict[str, int]) -> Iterator[Callable[[], None]]:
+    """Move leaders, kill a broker, bring it back; then the next one."""
+    for node_id in NODE_IDS:
+        for topic in list(topics)[:3]:
+            yield partial(_try_to_move, leadership, topic, node_id)
+        yield kafka.nodes[node_id].kill
+        yield kafka.nodes[node_id].restart
+
+
+def _try_to_move(leadership: Leadership, topic: str, to: int) -> None:
+    """A broker that has just come back may not be ready for it, which is no matter."""
+    with contextlib.suppress(QuorateError):
+        if to in leadership.in_sync(topic):
+            leadership.move(topic, 0, to)
+
+
+def _bring_all_back(kafka: SecuredKafka) -> None:
+    for node in kafka.nodes.values():
+        if not node.process.running:
+            node.restart()
+
+
+def _transactional(kafka: SecuredKafka, transactional_id: str) -> Producer:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions()
+    return producer
+
+
+def _end(runs: Runs) -> int:
+    return runs.backups.manifest().topics[0].partitions[0].end_offset
