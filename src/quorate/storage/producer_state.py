@@ -30,11 +30,12 @@ class ProducedBatch(NamedTuple):
 class ProducerEntry:
     """One producer's epoch and its last batches in that epoch, oldest first."""
 
-    __slots__ = ("batches", "epoch", "last_timestamp_ms")
+    __slots__ = ("batches", "epoch", "idle_since_ms", "last_timestamp_ms")
 
     def __init__(self, epoch: ProducerEpoch, last_timestamp_ms: int, batches: Sequence[ProducedBatch] = ()) -> None:
         self.epoch = epoch
         self.last_timestamp_ms = last_timestamp_ms
+        self.idle_since_ms: int | None = None  # When it was first found not to have written; None once it has.
         self.batches = tuple(batches)
 
     @property
@@ -106,6 +107,7 @@ class ProducerStates:
             entry.epoch = header.producer_epoch
             entry.batches = ()
         entry.last_timestamp_ms = timestamp_ms
+        entry.idle_since_ms = None
         if header.is_control or header.base_sequence < 0:
             return
         last_offset = Offset(base_offset + header.last_offset_delta)
@@ -113,14 +115,16 @@ class ProducerStates:
         entry.batches = (*entry.batches[1 - BATCHES_PER_PRODUCER :], batch)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have not written for so long."""
-        expired = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if now_ms - entry.last_timestamp_ms >= expiration_ms
-        ]
-        for producer_id in expired:
-            del self._entries[producer_id]
+        """Forget producers that have not written for so long, counted from the first look that found them idle.
+
+        Not by the timestamps of their records, as Apache Kafka does: a producer that writes old data would be forgotten
+        at once, and its retry stored twice.
+        """
+        for producer_id, entry in list(self._entries.items()):
+            if entry.idle_since_ms is None:
+                entry.idle_since_ms = now_ms
+            elif now_ms - entry.idle_since_ms >= expiration_ms:
+                del self._entries[producer_id]
 
 
 def _require_follows(header: BatchHeader, epoch: ProducerEpoch, last_sequence: int) -> None:

@@ -121,11 +121,22 @@ def test_batches_without_a_producer_are_not_tracked() -> None:
 
 def test_producers_that_have_been_silent_for_long_are_forgotten() -> None:
     states = states_after(produced(0))
-    states.advance(header_of(produced(0, producer_id=ProducerId(8))), Offset(5), NOW_MS + 50)
+    states.expire(NOW_MS, expiration_ms=100)
+    states.advance(header_of(produced(0, producer_id=ProducerId(8))), Offset(5), NOW_MS)
+    states.expire(NOW_MS + 99, expiration_ms=100)
+    assert len(states) == 2
 
     states.expire(NOW_MS + 100, expiration_ms=100)
 
     assert [producer_id for producer_id, _ in states] == [8]
+
+
+def test_a_producer_of_old_data_is_not_taken_for_a_silent_one() -> None:
+    states = ProducerStates()
+    for number in range(3):
+        states.advance(header_of(produced(number)), Offset(number), timestamp_ms=0)
+        states.expire(NOW_MS + number * 1_000, expiration_ms=1_500)
+    assert len(states) == 1
 
 
 def test_a_snapshot_brings_back_epoch_and_last_batch() -> None:

@@ -149,5 +149,6 @@ def test_a_producer_is_known_after_its_records_are_deleted(disk: SimulatedDisk) 
     log.delete_records_before(Offset(2))
 
     assert append(log, produced(1)).base_offset == 2
+    log.expire_producers(NOW_MS)
     log.expire_producers(NOW_MS + 86_400_000)
     assert log.producers.get(PRODUCER) is None
