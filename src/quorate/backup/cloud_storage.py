@@ -46,7 +46,7 @@ class CloudStorage:
         return open_storage, (self.location,)
 
     def url_of(self, name: str) -> str:
-        return f"{self.location.url.rstrip('/')}/{name}"
+        return f"{self.location.url.rstrip('/')}/{name}" if name else self.location.url
 
     def check_reachable(self) -> None:
         with self.errors_told("list", ""):

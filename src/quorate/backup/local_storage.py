@@ -39,7 +39,7 @@ class LocalStorage:
         return open_storage, (self.location,)
 
     def url_of(self, name: str) -> str:
-        return f"{self.location.url.rstrip('/')}/{name}"
+        return f"{self.location.url.rstrip('/')}/{name}" if name else self.location.url
 
     def check_reachable(self) -> None:
         if not os.path.isdir(self._root):

@@ -11,7 +11,8 @@ _STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
 _NO_SPACE = ("507 Insufficient Storage", "StorageFull", "QuotaExceeded", "no space left")
 _NOT_CONNECTED = ("error sending request", "dns error", "tcp connect error", "Connection refused", "timed out")
-_INSTANCE_METADATA = "169.254."
+# Without keys the libraries ask the metadata service of a virtual machine, at an address of its own.
+_NO_CREDENTIALS = ("169.254.", "metadata.google.internal", "redential", "Account must be specified")
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -35,7 +36,7 @@ def explain(error: Exception, action: str, url: str, parsed: ParsedUrl, endpoint
         return ObjectNotFound(f"{url} does not exist")
     if any(sign in text for sign in _NO_SPACE):
         return StorageError(f"{tried}: there is no space left in the storage ({_reason(text)})")
-    if _INSTANCE_METADATA in text or "redential" in text.partition("Debug source")[0]:
+    if any(sign in text.partition("Debug source")[0] for sign in _NO_CREDENTIALS):
         return StorageError(f"{tried}: no credentials were found; set {_CREDENTIALS[parsed.scheme]}")
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "403 Forbidden" in text:
         return StorageError(f"{tried}: access was denied ({_reason(text)}); check the credentials and their rights")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.storage_url import StorageLocation
-from tests.integration.backup_storage import object_servers
+from tests.integration.backup_storage import azurite, object_servers
 
 _numbers = count()
 
@@ -28,9 +28,19 @@ def seaweedfs_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
         yield endpoint
 
 
+@pytest.fixture(scope="session")
+def azurite_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        azurite.fetch()
+    except azurite.AzuriteUnavailableError as error:
+        pytest.skip(str(error))
+    with azurite.azurite(tmp_path_factory.mktemp("azurite")) as endpoint:
+        yield endpoint
+
+
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in object_servers.ENVIRONMENT.items():
+    for name, value in (object_servers.ENVIRONMENT | azurite.ENVIRONMENT).items():
         monkeypatch.setenv(name, value)
 
 
@@ -41,9 +51,11 @@ def bucket(request: pytest.FixtureRequest) -> StorageLocation:
     return StorageLocation(f"s3://{object_servers.BUCKET}/test-{next(_numbers)}", endpoint)
 
 
-@pytest.fixture(params=["directory", "moto", "seaweedfs"])
+@pytest.fixture(params=["directory", "moto", "seaweedfs", "azurite"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StorageLocation:
     if request.param == "directory":
         return StorageLocation(f"file://{tmp_path}/storage")
     endpoint = request.getfixturevalue(f"{request.param}_endpoint")
+    if request.param == "azurite":
+        return StorageLocation(f"az://{azurite.CONTAINER}/test-{next(_numbers)}", endpoint)
     return StorageLocation(f"s3://{object_servers.BUCKET}/test-{next(_numbers)}", endpoint)

@@ -35,7 +35,7 @@ def moto(log: Path, **environment: str) -> Iterator[str]:
     """The endpoint of a moto server with the bucket made."""
     port = free_port()
     command = [str(program("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, log, environment):
+    with running(command, log, environment):
         endpoint = f"http://127.0.0.1:{port}"
         _make_bucket(endpoint)
         yield endpoint
@@ -48,7 +48,7 @@ def seaweedfs(folder: Path) -> Iterator[str]:
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
     options = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     options += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-ip=127.0.0.1", f"-dir={folder}", "-volume.max=20"]
-    with _running([str(program("weed")), "server", "-s3", *options], folder / "server.log", {}):
+    with running([str(program("weed")), "server", "-s3", *options], folder / "server.log", {}):
         endpoint = f"http://127.0.0.1:{ports[6]}"
         _make_bucket(endpoint)
         yield endpoint
@@ -127,7 +127,7 @@ def _ask_once(request: urllib.request.Request) -> bytes:
 
 
 @contextmanager
-def _running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[None]:
+def running(command: list[str], log: Path, environment: dict[str, str]) -> Iterator[None]:
     with log.open("wb") as output:
         # A server that finds the client's keys in its environment would make a user of them and ask for signatures.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}

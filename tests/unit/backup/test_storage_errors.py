@@ -80,6 +80,14 @@ def test_the_endpoint_is_named_where_one_was_given() -> None:
     assert str(told(error, endpoint="http://localhost:9")).endswith("cannot be reached at http://localhost:9")
 
 
+def test_an_account_that_was_not_named_is_asked_for() -> None:
+    error = ValueError("Generic MicrosoftAzure error: Account must be specified\n\nDebug source:\nX")
+
+    assert str(told(error, "az://box/a")).endswith(
+        "no credentials were found; set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
+    )
+
+
 def test_azure_calls_it_a_container() -> None:
     error = GenericError(answer("404 Not Found", "ContainerNotFound", "x"))
 
