@@ -68,7 +68,9 @@ class Cluster:
         # The router is touched only with this lock; it is never held while anything is waited for.
         self._routing = threading.Lock()
         self._router = PartitionLeaderRouter(
-            refresh_interval_ms=config.metadata_refresh_interval_ms, refresh_backoff_ms=config.retry_backoff_ms
+            refresh_interval_ms=config.metadata_refresh_interval_ms,
+            refresh_backoff=self._backoff,
+            random=self._random,
         )
         self._refreshing = threading.Lock()
 

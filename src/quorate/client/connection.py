@@ -18,12 +18,15 @@ from quorate.client.stream import DeadlinePassed, Stream
 from quorate.client.versions import BrokerVersions, before_negotiation
 from quorate.kernel.errors import QuorateError
 from quorate.protocol.apis import find_api
+from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
-from quorate.protocol.frames import decode_response, decode_response_correlation_id, encode_request
+from quorate.protocol.frames import decode_response_correlation_id, encode_request
+from quorate.protocol.primitives import skip_tagged_fields
 from quorate.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 
+_SIZE_BYTES: Final = 4
 _FRAME_START_BYTES: Final = 8  # Size and correlation id.
 _CORRELATION_SPAN: Final = 2**31
 MAX_FRAME_BYTES: Final = 1 << 30
@@ -127,7 +130,7 @@ class Connection:
         """The answer, decoded. Its records, if any, are views of memory that ``release`` gives back."""
         frame = self.wait_for_frame(pending)
         try:
-            return decode_response(pending.response_type, frame, pending.version)[1]
+            return _decode(pending.response_type, frame, pending.version)
         except ProtocolError as error:
             self._end(ConnectionLost(self.address, f"its answer to {pending.api_name} is malformed: {error}"))
             raise
@@ -272,3 +275,14 @@ class Connection:
             self._in_flight.clear()
             self._changed.notify_all()
         self._stream.close()
+
+
+def _decode(response_type: type[R], frame: memoryview, version: int) -> R:
+    """The answer in a frame. Bytes after it are passed over, as other clients do: some brokers leave one too many."""
+    position = _FRAME_START_BYTES - _SIZE_BYTES
+    if version >= response_type.FLEXIBLE_FROM:
+        try:
+            position = skip_tagged_fields(frame, position)
+        except IndexError:
+            raise ProtocolError("the header is longer than its frame") from None
+    return decode_part(response_type, frame, version, position)[0]

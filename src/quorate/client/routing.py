@@ -9,11 +9,13 @@ refreshes are never closer than the backoff, so that a cluster in trouble is not
 """
 
 from collections.abc import Iterable, Mapping
+from random import Random
 from typing import Final, assert_never
 
 import msgspec
 
 from quorate.client.address import Address
+from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
@@ -157,9 +159,10 @@ class _Topic:
 
 
 class PartitionLeaderRouter:
-    def __init__(self, *, refresh_interval_ms: int, refresh_backoff_ms: int) -> None:
+    def __init__(self, *, refresh_interval_ms: int, refresh_backoff: Backoff, random: Random) -> None:
         self._refresh_interval_ms = refresh_interval_ms
-        self._refresh_backoff_ms = refresh_backoff_ms
+        self._refresh_backoff = refresh_backoff
+        self._random = random
         self._brokers: dict[NodeId, Broker] = {}
         self._controller_id: NodeId | None = None
         self._cluster_id: str | None = None
@@ -169,6 +172,7 @@ class PartitionLeaderRouter:
         # None: nothing is known yet, so a refresh is due whatever the time.
         self._refreshed_ms: int | None = None
         self._refresh_due_ms: int | None = None
+        self._failed_refreshes = 0
         self.leaders_followed = 0
 
     def step(self, event: RoutingEvent) -> list[RoutingEffect]:
@@ -176,8 +180,9 @@ class PartitionLeaderRouter:
             case MetadataArrived(now_ms, metadata):
                 return self._take_metadata(now_ms, metadata)
             case MetadataFailed(now_ms):
+                self._failed_refreshes += 1
                 self._refreshed_ms = now_ms
-                self._refresh_due_ms = now_ms + self._refresh_backoff_ms
+                self._refresh_due_ms = self._earliest_refresh_ms()
             case TopicsWanted(now_ms, topics):
                 if not topics <= self._wanted:
                     self._wanted |= topics
@@ -237,14 +242,6 @@ class PartitionLeaderRouter:
     def refresh_is_due(self, now_ms: int) -> bool:
         return self._refresh_due_ms is None or now_ms >= self._refresh_due_ms
 
-    def refresh_due_ms(self, now_ms: int) -> int:
-        return now_ms if self._refresh_due_ms is None else self._refresh_due_ms
-
-    @property
-    def refreshed_ms(self) -> int | None:
-        """When the last refresh ended, with success or not."""
-        return self._refreshed_ms
-
     @property
     def wanted_topics(self) -> frozenset[TopicName]:
         return frozenset(self._wanted)
@@ -267,6 +264,7 @@ class PartitionLeaderRouter:
 
     def _take_metadata(self, now_ms: int, metadata: ClusterMetadata) -> list[RoutingEffect]:
         if self._wanted <= metadata.topics.keys():  # Otherwise it was asked for something else than a refresh.
+            self._failed_refreshes = 0
             self._refreshed_ms = now_ms
             self._refresh_due_ms = now_ms + self._refresh_interval_ms
         self._controller_id = metadata.controller_id
@@ -328,8 +326,11 @@ class PartitionLeaderRouter:
         """At once, but never sooner than the backoff after the last refresh."""
         if self._refreshed_ms is None or self._refresh_due_ms is None:
             return
-        earliest_ms = max(now_ms, self._refreshed_ms + self._refresh_backoff_ms)
-        self._refresh_due_ms = min(self._refresh_due_ms, earliest_ms)
+        self._refresh_due_ms = min(self._refresh_due_ms, max(now_ms, self._earliest_refresh_ms()))
+
+    def _earliest_refresh_ms(self) -> int:
+        assert self._refreshed_ms is not None
+        return self._refreshed_ms + self._refresh_backoff.delay_ms(max(1, self._failed_refreshes), self._random)
 
 
 def _is_another_topic(known: TopicId, found: TopicId) -> bool:

@@ -1,10 +1,12 @@
 """The routing machine: what each event changes, and that it changes nothing else."""
 
+from random import Random
 from uuid import UUID
 
 import pytest
 
 from quorate.client.address import Address
+from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.routing import (
     READ_REPLICA_LEASE_MS,
@@ -33,7 +35,9 @@ ORDERS_0 = TopicPartition(ORDERS, PartitionIndex(0))
 ORDERS_1 = TopicPartition(ORDERS, PartitionIndex(1))
 ORDERS_ID = TopicId(UUID(int=1))
 INTERVAL_MS = 30_000
-BACKOFF_MS = 100
+BACKOFF = Backoff(initial_ms=100, max_ms=1_000)
+#: The longest that a first delay can be.
+BACKOFF_MS = 120
 START_MS = 5_000
 #: Neither contiguous nor zero-based, and in no order.
 ADDRESSES = {4001: Address("c", 9092), 7: Address("a", 9092), 100: Address("b", 9093)}
@@ -68,10 +72,14 @@ def metadata(
     )
 
 
+def new_router() -> PartitionLeaderRouter:
+    return PartitionLeaderRouter(refresh_interval_ms=INTERVAL_MS, refresh_backoff=BACKOFF, random=Random(1))
+
+
 @pytest.fixture
 def router() -> PartitionLeaderRouter:
     """Knows two partitions: 0 led by 7 in epoch 5, 1 led by 4001 in epoch 8."""
-    router = PartitionLeaderRouter(refresh_interval_ms=INTERVAL_MS, refresh_backoff_ms=BACKOFF_MS)
+    router = new_router()
     router.step(TopicsWanted(START_MS, frozenset({ORDERS})))
     router.step(MetadataArrived(START_MS, metadata({0: (7, 5), 1: (4001, 8)})))
     return router
@@ -90,7 +98,7 @@ def test_the_address_comes_from_the_broker_list_by_node_id(router: PartitionLead
 
 
 def test_nothing_known_is_no_route_and_a_refresh_is_due() -> None:
-    router = PartitionLeaderRouter(refresh_interval_ms=INTERVAL_MS, refresh_backoff_ms=BACKOFF_MS)
+    router = new_router()
     assert isinstance(router.route(ORDERS_0), Unroutable)
     assert router.refresh_is_due(0)
 
@@ -103,9 +111,20 @@ def test_refresh_is_due_at_the_interval(router: PartitionLeaderRouter) -> None:
 def test_a_failed_refresh_is_tried_again_after_the_backoff(router: PartitionLeaderRouter) -> None:
     failed_ms = START_MS + INTERVAL_MS
     router.step(MetadataFailed(failed_ms))
-    assert not router.refresh_is_due(failed_ms + BACKOFF_MS - 1)
+    assert not router.refresh_is_due(failed_ms + 79)
     assert router.refresh_is_due(failed_ms + BACKOFF_MS)
     assert leader_of(router, ORDERS_0) == (7, "a:9092", 5)
+
+
+def test_refreshes_that_keep_failing_come_less_and_less_often(router: PartitionLeaderRouter) -> None:
+    for _ in range(10):
+        router.step(MetadataFailed(START_MS))
+    router.step(BrokerLost(START_MS, NodeId(7)))
+    assert not router.refresh_is_due(START_MS + 799)
+    assert router.refresh_is_due(START_MS + 1_200)
+    router.step(MetadataArrived(START_MS, metadata({0: (7, 5)})))
+    router.step(BrokerLost(START_MS, NodeId(7)))
+    assert router.refresh_is_due(START_MS + BACKOFF_MS)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +161,7 @@ def test_an_error_that_says_nothing_of_the_leader_calls_for_no_refresh(router: P
 
 def test_refreshes_are_never_closer_than_the_backoff(router: PartitionLeaderRouter) -> None:
     router.step(PartitionRefused(START_MS + 1, ORDERS_0, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-    assert not router.refresh_is_due(START_MS + BACKOFF_MS - 1)
+    assert not router.refresh_is_due(START_MS + 79)
     assert router.refresh_is_due(START_MS + BACKOFF_MS)
 
 
@@ -186,7 +205,7 @@ def test_epochs_start_anew_with_another_topic_of_the_same_name(router: Partition
 
 
 def test_a_topic_id_that_was_not_told_before_is_learned(router: PartitionLeaderRouter) -> None:
-    older = PartitionLeaderRouter(refresh_interval_ms=INTERVAL_MS, refresh_backoff_ms=BACKOFF_MS)
+    older = new_router()
     older.step(MetadataArrived(START_MS, metadata({0: (7, 5)}, topic_id=NO_TOPIC_ID)))
     older.step(MetadataArrived(START_MS + 1, metadata({0: (7, 5)})))
     assert older.topic_id(ORDERS) == ORDERS_ID

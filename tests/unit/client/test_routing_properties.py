@@ -1,11 +1,13 @@
 """Random conversations with the routing machine, compared with a model that keeps only what must be true."""
 
+from random import Random
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.client.address import Address
+from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.routing import (
     BrokerLost,
@@ -80,7 +82,9 @@ events: st.SearchStrategy[RoutingEvent] = st.one_of(
 
 
 def new_router() -> PartitionLeaderRouter:
-    return PartitionLeaderRouter(refresh_interval_ms=INTERVAL_MS, refresh_backoff_ms=100)
+    return PartitionLeaderRouter(
+        refresh_interval_ms=INTERVAL_MS, refresh_backoff=Backoff(initial_ms=100, max_ms=1_000), random=Random(1)
+    )
 
 
 class Model:
