@@ -35,6 +35,7 @@ class LogWorkload:
         self.now_ms = 1_700_000_000_000
         self.epoch = LeaderEpoch(0)
         self.config = self._random_config()
+        self.keys = self.random.choice([3, 10])
         self.log = PartitionLog.open(self.disk, DIRECTORY, self.config)
 
     def run(self, power_cuts: int) -> None:
@@ -76,8 +77,9 @@ class LogWorkload:
             self._truncate: 2,
             self._start_anew: 1,
             self._delete_records: 2,
-            self._compact: 6,
+            self._compact: 8,
             self._reopen: 2,
+            self._kill: 2,
             self._look: 1,
         }
         (operation,) = self.random.choices(list(operations), list(operations.values()))
@@ -97,6 +99,8 @@ class LogWorkload:
         self.disk.steps_until_power_cut = None
         check_recovered(self.log, self.model)
         self._adopt()
+        if self.random.random() < 0.2:
+            self._recover()  # What recovery leaves must be as durable as it says.
 
     def _adopt(self) -> None:
         """The recovered log is the truth from here on, and all of it is durable."""
@@ -248,6 +252,16 @@ class LogWorkload:
         assert self.log.recovery.reason is None
         assert self.log.recovery.scanned_from == end, "a log that was closed needs no scan"
 
+    def _kill(self) -> None:
+        """The process dies and the machine does not: nothing is lost, and recovery makes all of it durable."""
+        end = self.log.log_end_offset
+        self.log = PartitionLog.open(self.disk, DIRECTORY, self.config)
+        # A log that was cut inside of a hole may end at either side of it.
+        assert self.log.log_end_offset in (end, max(self.model.begun_end, self.log.log_start_offset))
+        assert self.log.synced_end_offset == self.log.log_end_offset
+        assert self.log.recovery.reason is None
+        self.model.durable_end = self.log.log_end_offset
+
     def _look(self) -> None:
         check_content(self.log, self.model)
         check_consistent(self.log)
@@ -260,7 +274,7 @@ class LogWorkload:
             Record(
                 offset=Offset(base_offset + delta),
                 timestamp=self.now_ms - random.choice([0, 0, 500]) + delta,
-                key=b"key-%d" % random.randint(0, 9),
+                key=b"key-%d" % random.randrange(self.keys),
                 value=None if random.random() < 0.15 else random.randbytes(random.choice([5, 40, 150])),
             )
             for delta in range(random.randint(1, 4))

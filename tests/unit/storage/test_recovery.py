@@ -232,3 +232,19 @@ def test_a_folder_without_our_checkpoints_is_taken_as_apache_kafka_left_it(disk:
 
     assert (log.log_start_offset, log.log_end_offset) == (3, 9)
     assert values_in(log) == [b"x"] * 6
+
+
+def test_zeros_behind_an_index_are_not_taken_for_entries_of_the_first_batch(disk: SimulatedDisk) -> None:
+    log = open_log(disk, LogConfig(index_interval_bytes=0))
+    append_values(log, *[b"x"] * 5)
+    log.close()
+    for suffix in (".index", ".timeindex"):
+        disk.open(FIRST + suffix).append([bytes(48)])
+
+    log = open_log(disk, LogConfig(index_interval_bytes=0))
+    append_values(log, *[b"x"] * 5)
+    log.close()
+
+    content = disk.open(f"{FIRST}.index").read(0, 1000)
+    offsets = [int.from_bytes(content[position : position + 4]) for position in range(0, len(content), 8)]
+    assert offsets == list(range(1, 5)) + list(range(6, 10)), "every batch but the first after each opening"
