@@ -126,17 +126,23 @@ class Cluster:
         """A failure is logged and tried again when the router says so; only refused credentials are raised."""
         if not self._router.refresh_is_due(self.clock.now_ms()):
             return
-        with self._refreshing:
-            if not self._router.refresh_is_due(self.clock.now_ms()):
-                return  # Another thread did it while this one waited.
-            try:
-                self.metadata(self._router.wanted_topics)
-            except AuthenticationFailed:
-                self.tell(MetadataFailed(self.clock.now_ms()))
+        # Who finds another thread at it goes on with what is known; only who knows nothing has to wait.
+        if not self._refreshing.acquire(blocking=not self._router.brokers):
+            return
+        try:
+            if self._router.refresh_is_due(self.clock.now_ms()):
+                self._refresh()
+        finally:
+            self._refreshing.release()
+
+    def _refresh(self) -> None:
+        try:
+            self.metadata(self._router.wanted_topics)
+        except QuorateError as error:
+            self.tell(MetadataFailed(self.clock.now_ms()))
+            if isinstance(error, AuthenticationFailed):
                 raise
-            except QuorateError as error:
-                _log.warning("metadata refresh failed, will be tried again: %s", error)
-                self.tell(MetadataFailed(self.clock.now_ms()))
+            _log.warning("metadata refresh failed, will be tried again: %s", error)
 
     def metadata(self, topics: Iterable[TopicName] | None) -> ClusterMetadata:
         """Ask once, of the first broker that answers; None asks for all topics. The router learns from it."""

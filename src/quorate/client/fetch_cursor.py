@@ -236,3 +236,7 @@ class FetchCursor:
             self._cause,
             self.retries.waited_ms(now_ms),
         )
+
+
+Routed = tuple[FetchCursor, Route]
+"""A range, and where to fetch it from now."""

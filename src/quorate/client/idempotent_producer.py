@@ -13,20 +13,17 @@ from typing import Final
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import check, error_code
 from quorate.client.backoff import is_hopeless
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker
 from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable
+from quorate.client.hints import refusal_event
 from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (
     NO_TOPIC_ID,
-    LeaderEpoch,
-    NodeId,
     Offset,
     PartitionIndex,
     ProducerEpoch,
@@ -37,7 +34,6 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -159,7 +155,8 @@ class _Lane:
         """Send what is not sent, and wait for the head. None: it failed, and will be tried again after a delay."""
         route = self._cluster.route(self._name)
         if isinstance(route, Unroutable):
-            self._refused(route.code, route.reason)
+            refused = PartitionRefused(self._cluster.clock.now_ms(), self._name, route.code)
+            self._refused(route.code, route.reason, refused)
             return None
         if route != self._route:
             self._start_over()
@@ -211,29 +208,16 @@ class _Lane:
                 base_offset=Offset(found.base_offset) if found.base_offset >= 0 else None,
                 log_append_time_ms=found.log_append_time_ms,
             )
-        if found.current_leader.leader_id >= 0:
-            self._learn(found, answer)
-        self._refused(code, found.error_message or code.name, has_hint=found.current_leader.leader_id >= 0)
+        now_ms = self._cluster.clock.now_ms()
+        event = refusal_event(now_ms, self._name, code, found.current_leader, answer.node_endpoints)
+        self._refused(code, found.error_message or code.name, event)
         return None
 
-    def _learn(self, found: PartitionProduceResponse, answer: ProduceResponse) -> None:
-        leader = found.current_leader
-        endpoints = tuple(
-            Broker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
-            for node in answer.node_endpoints
-        )
-        now_ms = self._cluster.clock.now_ms()
-        self._cluster.tell(
-            LeaderHinted(now_ms, self._name, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch), endpoints)
-        )
-
-    def _refused(self, code: ErrorCode, reason: str, *, has_hint: bool = False) -> None:
-        now_ms = self._cluster.clock.now_ms()
-        if is_hopeless(code, self._retries.waited_ms(now_ms)):
+    def _refused(self, code: ErrorCode, reason: str, event: LeaderHinted | PartitionRefused) -> None:
+        if is_hopeless(code, self._retries.waited_ms(event.now_ms)):
             raise KafkaError(code, f"cannot produce to partition {self._name}: {reason}")
-        if not has_hint:
-            self._cluster.tell(PartitionRefused(now_ms, self._name, code))
-        self._try_again(reason, at_once=has_hint)
+        self._cluster.tell(event)
+        self._try_again(reason, at_once=isinstance(event, LeaderHinted))
 
     def _try_again(self, cause: str, *, at_once: bool = False) -> None:
         self._start_over()

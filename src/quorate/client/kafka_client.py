@@ -17,6 +17,7 @@ from quorate.client.isolation import IsolationLevel
 from quorate.client.offsets import Offsets
 from quorate.client.producers import Producers
 from quorate.client.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
+from quorate.client.single_fetch import FetchPosition, FetchResult, fetch_once
 from quorate.client.topics import Topics
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
@@ -86,6 +87,25 @@ class KafkaClient:
             include_batch_across_end=include_batch_across_end,
         )
         return fetcher.run()
+
+    def fetch(
+        self,
+        positions: Sequence[FetchPosition],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+    ) -> FetchResult:
+        """One round over all leaders, without retries: for callers that keep their own positions."""
+        return fetch_once(
+            self._cluster,
+            positions,
+            isolation=isolation,
+            max_bytes=max_bytes,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+        )
 
     def idempotent_producer(self, identity: ProducerIdentity | None = None) -> IdempotentProducer:
         """A producer with an id of its own, or one that goes on where an earlier run stopped."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from quorate.client.cluster import Cluster
 from quorate.client.errors import LogTruncated, OffsetOutOfRange
-from quorate.client.fetch_cursor import FetchCursor
-from quorate.client.fetch_requests import Routed
+from quorate.client.fetch_cursor import FetchCursor, Routed
 from quorate.client.offsets import Offsets
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
 

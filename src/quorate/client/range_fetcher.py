@@ -15,22 +15,15 @@ import msgspec
 from quorate.client.address import Address
 from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker
 from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected
-from quorate.client.fetch_cursor import FetchCursor, NextStep, RetryCause
-from quorate.client.fetch_requests import (
-    DIVERGING_EPOCH_VERSION,
-    Routed,
-    fetch_request,
-    match_answer,
-    version_ceiling,
-)
+from quorate.client.fetch_cursor import FetchCursor, NextStep, RetryCause, Routed
+from quorate.client.fetch_requests import DIVERGING_EPOCH_VERSION, fetch_request, match_answer, version_ceiling
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed, check_batches
+from quorate.client.hints import refusal_event
 from quorate.client.isolation import IsolationLevel
 from quorate.client.log_checks import find_bounds, find_truncated
 from quorate.client.routing import (
-    LeaderHinted,
     PartitionRefused,
     ReadReplicaFailed,
     ReadReplicaPreferred,
@@ -38,8 +31,8 @@ from quorate.client.routing import (
     Unroutable,
 )
 from quorate.client.waiting import first_ready
-from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId, Offset
+from quorate.kernel.errors import ErrorCode, QuorateError
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, NodeId, Offset
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from quorate.records.errors import CorruptBatch
@@ -122,9 +115,8 @@ class RangeFetcher:
                 continue
             routed = self._route(cursor)
             if isinstance(routed, Route):
-                key = (routed.address, cursor.avoids_replicas)
-                group = groups.setdefault(key, [])
-                if not group or not (cursor.wants_to_be_alone or group[0][0].wants_to_be_alone):
+                group = groups.setdefault((routed.address, cursor.avoids_replicas), [])
+                if _may_join(cursor, group):
                     group.append((cursor, routed))
             elif routed is not None:
                 failed.append(routed)
@@ -163,7 +155,7 @@ class RangeFetcher:
                 pending = connection.send(request, FetchResponse, version, pooled=True)
         except (Disconnected, ProtocolError) as error:
             return self._all_failed(group, str(error))
-        except KafkaError as error:
+        except QuorateError as error:
             return [self._fail(cursor, error) for cursor, _ in group]
         self._flights.append(_Flight(connection, pending, group))
         return []
@@ -199,7 +191,7 @@ class RangeFetcher:
                 answer = flight.connection.wait(flight.pending)
         except (Disconnected, ProtocolError) as error:
             return self._all_failed(flight.routed, str(error))
-        except KafkaError as error:
+        except QuorateError as error:
             return [self._fail(cursor, error) for cursor, _ in flight.routed]
         if answer.error_code != ErrorCode.NONE:
             return self._all_failed(flight.routed, error_code(answer.error_code).name)
@@ -222,7 +214,8 @@ class RangeFetcher:
                     self._cursors.append(cursor)
                 return [taken] if taken.batches or taken.is_last else []
             case RetryCause(code):
-                self._learn(cursor, code, part, answer)
+                event = refusal_event(now_ms, cursor.name, code, part.current_leader, answer.node_endpoints)
+                self._cluster.tell(event)
             case NextStep():
                 return self._follow(cursor, taken, part)
             case _:
@@ -254,20 +247,6 @@ class RangeFetcher:
         # Inside by now: a new leader whose high watermark lagged behind, or a log that changed in between.
         error = error or cursor.failed(f"no offset {cursor.next_offset}", self._cluster.clock.now_ms())
         return [] if error is None else [self._fail(cursor, error)]
-
-    def _learn(self, cursor: FetchCursor, code: ErrorCode, part: PartitionData, answer: FetchResponse) -> None:
-        now_ms = self._cluster.clock.now_ms()
-        leader = part.current_leader
-        if leader.leader_id < 0:
-            self._cluster.tell(PartitionRefused(now_ms, cursor.name, code))
-            return
-        endpoints = tuple(
-            Broker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
-            for node in answer.node_endpoints
-        )
-        self._cluster.tell(
-            LeaderHinted(now_ms, cursor.name, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch), endpoints)
-        )
 
     def _checked(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, RangeFailed):
@@ -307,6 +286,13 @@ class RangeFetcher:
         with suppress(ValueError):
             self._cursors.remove(cursor)
         return RangeFailed(range=cursor.range, next_offset=cursor.next_offset, error=error)
+
+
+def _may_join(cursor: FetchCursor, group: Sequence[Routed]) -> bool:
+    """Whether it can go into the same request. A partition, of which there may be two ranges, goes in once."""
+    if group and (cursor.wants_to_be_alone or group[0][0].wants_to_be_alone):
+        return False
+    return all(other.name != cursor.name for other, _ in group)
 
 
 def _nothing(fetch_range: FetchRange) -> FetchedBatches:

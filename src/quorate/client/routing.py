@@ -184,9 +184,9 @@ class PartitionLeaderRouter:
                 self._refreshed_ms = now_ms
                 self._refresh_due_ms = self._earliest_refresh_ms()
             case TopicsWanted(now_ms, topics):
-                if not topics <= self._wanted:
-                    self._wanted |= topics
-                    self._refresh_soon(now_ms)
+                if not topics <= self._topics.keys() | self._wanted:
+                    self._refresh_due_ms = now_ms
+                self._wanted |= topics
             case LeaderHinted():
                 return self._take_hint(event)
             case PartitionRefused(now_ms, partition, code):

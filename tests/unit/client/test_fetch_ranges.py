@@ -1,5 +1,6 @@
 """Ranges fetched from brokers that do what a test tells them to."""
 
+import threading
 from collections.abc import Callable, Iterator
 from random import Random
 from uuid import UUID
@@ -444,6 +445,47 @@ def test_one_range_that_fails_stops_no_other(cluster: FakeCluster, client: Kafka
     outcomes = list(client.fetch_ranges(ranges))
     assert [outcome.range.partition for outcome in outcomes if isinstance(outcome, RangeFailed)] == [0]
     assert sum(len(outcome.batches) for outcome in outcomes if isinstance(outcome, FetchedBatches)) == len(SPANS)
+
+
+def test_two_ranges_of_one_partition(cluster: FakeCluster, client: KafkaClient) -> None:
+    serve(cluster, always)
+    ranges = [
+        FetchRange(
+            topic=TopicName(TOPIC),
+            partition=PartitionIndex(0),
+            start_offset=Offset(start),
+            end_offset=Offset(start + 20),
+        )
+        for start in (20, 0)
+    ]
+    found_spans = [
+        (batch.base_offset, batch.last_offset)
+        for outcome in client.fetch_ranges(ranges)
+        if isinstance(outcome, FetchedBatches)
+        for batch in outcome.batches
+    ]
+    assert sorted(found_spans) == SPANS
+
+
+def test_threads_fetch_over_one_connection(cluster: FakeCluster, client: KafkaClient) -> None:
+    cluster.leaders[TOPIC] = dict.fromkeys(range(6), (100, 3))
+    serve(cluster, always)
+    results: dict[int, list[tuple[int, int]]] = {}
+
+    def work(index: int) -> None:
+        results[index] = [
+            (batch.base_offset, batch.last_offset)
+            for piece in client.fetch_range(TOPIC, index, 0, END)
+            for batch in piece.batches
+        ]
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == dict.fromkeys(range(6), SPANS)
+    assert cluster.brokers[100].connections == 1
 
 
 class TestNearestReplica:
