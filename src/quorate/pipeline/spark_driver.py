@@ -7,6 +7,7 @@ whose log goes to a file; it is shown only where Spark itself fails.
 import contextlib
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.class_archive import ClassArchive, cache_folder
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _JVM_EXIT_TIMEOUT_S = 5
 _RECORDING_TIMEOUT_S = 60
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT_S = 10
 
 
 class JobWatcher(Protocol):
@@ -94,13 +98,16 @@ def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str
 @contextlib.contextmanager
 def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[SparkDriver]:
     try:
-        from pyspark.sql.connect.session import SparkSession as ConnectSession
+        from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
 
         from quorate.pipeline.connect_driver import ConnectDriver
     except ImportError as error:
         raise QuorateError(f"--remote needs Spark Connect: pip install 'quorate[connect]' ({error})") from None
+    from pyspark.sql import SparkSession
+
     try:
-        session: Any = ConnectSession.builder.remote(remote).create()
+        _check_listening(remote)
+        session: Any = SparkSession.builder.remote(remote).create()
         for key, value in settings.conf.items():
             session.conf.set(key, value)
         session.addArtifacts(str(write_package_zip(folder)), pyfile=True)
@@ -111,6 +118,16 @@ def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[Spa
     finally:
         with contextlib.suppress(Exception):
             session.stop()
+        # Set by the session, and taken by every later one in this process for "on Connect".
+        for variable in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+            os.environ.pop(variable, None)
+
+
+def _check_listening(remote: str) -> None:
+    """The session itself would try for ten minutes."""
+    address = urlsplit(remote)
+    host, port = address.hostname or "", address.port or _CONNECT_PORT
+    socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
 
 
 class _Jvm:

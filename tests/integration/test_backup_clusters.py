@@ -1,0 +1,85 @@
+"""Backups on Spark clusters outside of the command: standalone, with a worker killed, and Spark Connect."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, interrupt, produce
+from tests.eventually import eventually
+from tests.peers.quorate_node import QuorateNode
+
+pytest.importorskip("pyspark")
+
+from tests.spark_cluster import connect_server, standalone_cluster
+
+TOPIC = "orders"
+PARTITIONS = 4
+SLOW = {"mode": "incremental", "rate_limit_bytes_per_second": 250_000, **SMALL_RANGES}
+needs_connect = pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
+    with QuorateNode.start(tmp_path_factory.mktemp("node"), settings={"durability": "os"}) as node:
+        create_topics(node.bootstrap, NewTopic(TOPIC, PARTITIONS))
+        produce(node.bootstrap, TOPIC, 16_000)
+        yield node
+
+
+@pytest.fixture
+def backups(node: QuorateNode, tmp_path: Path) -> Backups:
+    return Backups(tmp_path, node.bootstrap)
+
+
+def test_standalone_cluster_that_loses_a_worker_in_the_middle_finishes_the_backup(
+    node: QuorateNode, backups: Backups, tmp_path: Path
+) -> None:
+    with standalone_cluster(tmp_path, workers=2) as cluster:
+        process = backups.start_backup("--master", cluster.master, "--orphan-age-hours", "0", backup=SLOW)
+        eventually(lambda: backups.object_paths() or process.poll() is not None, "a first segment", within_s=180)
+        assert process.poll() is None, process.communicate()
+        cluster.workers[0].kill()
+        output, errors = process.communicate(timeout=240)
+
+    assert process.returncode == 0, errors
+    assert "16,000 records" in output
+    _assert_whole(node, backups)
+
+
+@needs_connect
+def test_spark_connect_server_runs_the_backup_and_the_deep_verification(
+    node: QuorateNode, backups: Backups, tmp_path: Path
+) -> None:
+    with connect_server(tmp_path) as url:
+        done = backups.backup("--remote", url, backup=SMALL_RANGES)
+        assert done.status == 0, done
+        assert "16,000 records" in done.output
+        _assert_whole(node, backups)
+
+        verified = backups.verify("--deep", "--remote", url)
+        assert verified.status == 0, verified
+        assert "0 damaged" in verified.output
+
+        process = backups.start_backup("--remote", url, backup=SLOW | {"mode": "snapshot"})
+        before = set(backups.object_paths())
+        eventually(lambda: set(backups.object_paths()) - before, "a task to write a segment", within_s=120)
+        stopped = interrupt(process)
+        assert stopped.status == 130, stopped
+        assert "Traceback" not in stopped.errors
+        assert backups.catalog().numbers() == [1]
+
+
+@needs_connect
+def test_connect_server_that_is_not_there_is_named(backups: Backups) -> None:
+    done = backups.backup("--remote", "sc://127.0.0.1:9")
+    assert done.status == 1
+    assert "quorate: no Spark Connect session with sc://127.0.0.1:9" in done.errors
+    assert "Traceback" not in done.errors
+
+
+def _assert_whole(node: QuorateNode, backups: Backups) -> None:
+    for partition in range(PARTITIONS):
+        assert backups.records(TOPIC, partition) == consume(node.bootstrap, TOPIC, partition)
