@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.cases import COMPILING, Unit
-from benchmarks.measurements import WARM_COMPILING_SHARE
 from benchmarks.runner import Settings
 from benchmarks.samples import Sample
-from benchmarks.summary import NOISY_SHARE, GoalResult, Row, judge, summarise
+from benchmarks.summary import NOISY_SHARE, GoalResult, Row, is_cold, judge, summarise
 
 RESULTS = Path(__file__).parent / "results"
 CHECKOUT = Path(__file__).parent.parent
@@ -105,8 +104,7 @@ def _noise_lines(rows: Sequence[Row]) -> list[str]:
             f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
             f" {max(noisy):.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
         ]
-    compiling = [row.apache_kafka or 0.0 for row in rows if row.measure == COMPILING]
-    if max(compiling, default=0.0) > WARM_COMPILING_SHARE:
+    if compiling := [row.apache_kafka or 0.0 for row in rows if row.measure == COMPILING and is_cold(row)]:
         lines += [
             "",
             f"**Not warm:** Apache Kafka still spent {max(compiling):.0%} of its CPU time on compiling when timing"
@@ -158,14 +156,10 @@ def _table(cells: Sequence[Sequence[str]]) -> list[str]:
 def _goal_lines(goals: Sequence[GoalResult]) -> list[str]:
     lines = ["## Goals", ""]
     for result in goals:
-        match result.met:
-            case None:
-                verdict = "not measured"
-            case True:
-                verdict = f"met (worst {result.worst_ratio:.2f})"
-            case False:
-                verdict = f"NOT met (worst {result.worst_ratio:.2f}): {', '.join(result.missed_by)}"
-        lines.append(f"- {result.goal.text}: {verdict}")
+        worst = "" if result.worst_ratio is None else f" (worst {result.worst_ratio:.2f})"
+        busy = ", on a busy machine" if result.on_a_busy_machine else ""
+        missed = f": {', '.join(result.missed_by)}" if result.missed_by else ""
+        lines.append(f"- {result.goal.text}: {result.verdict}{worst}{busy}{missed}")
     return lines
 
 

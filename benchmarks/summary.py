@@ -1,11 +1,12 @@
 """From samples to ratios: medians, spread, and which goals are met. Pure."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from statistics import median
 
 import msgspec
 
-from benchmarks.cases import GOALS, Goal, Unit
+from benchmarks.cases import COMPILING, GOALS, WARM_COMPILING_SHARE, Goal, Unit
 from benchmarks.samples import Sample
 from benchmarks.systems import ApacheKafkaSystem, Durability, QuorateSystem
 
@@ -48,12 +49,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return self.other_share is not None and self.other_share > NOISY_SHARE
 
 
+class Verdict(StrEnum):
+    MET = "met"
+    MISSED = "NOT met"
+    NOT_MEASURED = "not measured"
+    # A system that is still compiling itself is slower than it is: beating it proves nothing.
+    NOT_WARM = "not judged, Apache Kafka was not warm"
+
+
 class GoalResult(msgspec.Struct, frozen=True, kw_only=True):
     goal: Goal
-    # None where nothing that the goal speaks of was measured on both systems.
-    met: bool | None
-    worst_ratio: float | None
-    missed_by: tuple[str, ...]
+    verdict: Verdict
+    on_a_busy_machine: bool = False
+    worst_ratio: float | None = None
+    missed_by: tuple[str, ...] = ()
 
 
 def summarise(samples: Sequence[Sample]) -> list[Row]:
@@ -116,8 +125,25 @@ def _cpu_seconds_per_unit(samples: Sequence[Sample]) -> float:
 def _judge_goal(goal: Goal, rows: Sequence[Row]) -> GoalResult:
     covered = [(row, row.ratio.median) for row in rows if row.ratio is not None and goal.covers(row.measure)]
     if not covered:
-        return GoalResult(goal=goal, met=None, worst_ratio=None, missed_by=())
+        return GoalResult(goal=goal, verdict=Verdict.NOT_MEASURED)
     missed = tuple(f"{row.measure} ({row.durability})" for row, ratio in covered if not goal.is_met_by(ratio))
     ratios = [ratio for _, ratio in covered]
-    worst = min(ratios) if goal.at_least is not None else max(ratios)
-    return GoalResult(goal=goal, met=not missed, worst_ratio=worst, missed_by=missed)
+    cold = {row.durability for row in rows if row.measure == COMPILING and is_cold(row)}
+    if missed:
+        verdict = Verdict.MISSED
+    elif goal.at_least is not None and any(row.durability in cold for row, _ in covered):
+        verdict = Verdict.NOT_WARM
+    else:
+        verdict = Verdict.MET
+    return GoalResult(
+        goal=goal,
+        verdict=verdict,
+        on_a_busy_machine=any(row.is_noisy for row, _ in covered),
+        worst_ratio=min(ratios) if goal.at_least is not None else max(ratios),
+        missed_by=missed,
+    )
+
+
+def is_cold(compiling: Row) -> bool:
+    """Whether Apache Kafka still compiled much when timing began, by the row that tells."""
+    return (compiling.apache_kafka or 0.0) > WARM_COMPILING_SHARE
