@@ -131,7 +131,9 @@ def test_a_failed_refresh_is_logged_and_tried_again(
     assert client.offsets.latest(NAMES)[NAMES[0]].offset == 100
 
 
-def test_partitions_that_are_refused_are_asked_again_and_no_others(brokers: FakeCluster, client: KafkaClient) -> None:
+def test_partitions_that_are_refused_are_asked_again_and_no_others(
+    brokers: FakeCluster, client: KafkaClient, clock: FakeClock
+) -> None:
     def refuse_first(request: Request, header: RequestHeader) -> Answer:
         brokers.leaders[TOPIC][0] = (4001, 4)
         return listed(7, request, header, refused=frozenset({0}))
@@ -146,6 +148,7 @@ def test_partitions_that_are_refused_are_asked_again_and_no_others(brokers: Fake
         for wanted in topic.partitions
     ]
     assert again == [0]
+    assert sum(clock.slept_ms) <= 120
 
 
 def test_one_error_names_the_partition_that_stays_refused(

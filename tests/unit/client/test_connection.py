@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from quorate.client.address import Address
-from quorate.client.clock import SystemClock
+from quorate.client.clock import MonotonicClock, SystemClock
 from quorate.client.config import ClientConfig
 from quorate.client.connection import Connection
 from quorate.client.errors import BrokerUnreachable, ConnectionLost, Disconnected, RequestTimedOut, UnsupportedApi
@@ -20,6 +20,7 @@ from quorate.protocol.messages.api_versions import ApiVersion, ApiVersionsReques
 from quorate.protocol.messages.fetch import FetchRequest
 from quorate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from quorate.protocol.schema import Request
+from tests.unit.client.clock import FakeClock
 from tests.unit.client.fake_broker import SILENCE, Answer, FakeBroker, Handler
 
 APIS = [
@@ -59,9 +60,9 @@ def start() -> Iterator[StartBroker]:
         broker.close()
 
 
-def connector(**settings: int) -> Connector:
+def connector(clock: MonotonicClock | None = None, **settings: int) -> Connector:
     config = ClientConfig(bootstrap_servers=("a:1",), **settings)  # type: ignore[arg-type]
-    return Connector(config, ReceiveBuffers(), SystemClock())
+    return Connector(config, ReceiveBuffers(), clock or SystemClock())
 
 
 def ask_groups(connection: Connection) -> str:
@@ -182,6 +183,15 @@ def test_a_request_without_an_answer_times_out_and_ends_the_connection(start: St
         connection.wait(other)
     with pytest.raises(ConnectionLost):
         connection.send(ListGroupsRequest(), ListGroupsResponse, 2)
+
+
+def test_an_answer_that_lay_in_the_socket_for_long_is_not_late(start: StartBroker) -> None:
+    """The caller of a range writes a piece for minutes, while the next one is there."""
+    clock = FakeClock()
+    connection = connector(clock).open(start().address)
+    pending = connection.send(ListGroupsRequest(), ListGroupsResponse, 2)
+    clock.advance(600_000)
+    assert connection.wait(pending).groups[0].group_id == str(pending.correlation_id)
 
 
 def test_an_answer_to_another_request_ends_the_connection(start: StartBroker) -> None:

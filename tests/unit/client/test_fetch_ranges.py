@@ -1,17 +1,15 @@
 """Ranges fetched from brokers that do what a test tells them to."""
 
 import threading
-from collections.abc import Callable, Iterator
-from random import Random
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
 
-from quorate.client.config import ClientConfig
 from quorate.client.errors import LogTruncated, OffsetOutOfRange, PartitionUnavailable, TopicReplaced
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.kafka_client import KafkaClient
-from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.frames import RequestHeader
@@ -42,106 +40,20 @@ from quorate.protocol.schema import Request
 from quorate.records.errors import CorruptBatch
 from tests.unit.client.batches import log
 from tests.unit.client.clock import FakeClock
+from tests.unit.client.conftest import TOPIC_ID, OpenClient
 from tests.unit.client.fake_broker import Answer, FakeCluster
-
-TOPIC = "orders"
-TOPIC_ID = UUID(int=7)
-SPANS = [(0, 9), (10, 19), (20, 29), (30, 39)]
-END = 40
-
-#: What a broker says of one partition: (asked node, wanted part) -> its part of the answer.
-PartitionHandler = Callable[[int, FetchPartition], PartitionData]
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
-    with FakeCluster(7, 100, 4001) as running:
-        running.leaders = {TOPIC: {0: (100, 3), 1: (4001, 3)}}
-        running.topic_ids = {TOPIC: TOPIC_ID}
-        yield running
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-OpenClient = Callable[..., KafkaClient]
-
-
-@pytest.fixture
-def open_client(cluster: FakeCluster, clock: FakeClock) -> Iterator[OpenClient]:
-    opened: list[KafkaClient] = []
-
-    def open_one(of: FakeCluster = cluster, **settings: object) -> KafkaClient:
-        config = ClientConfig(bootstrap_servers=of.bootstrap, **settings)  # type: ignore[arg-type]
-        client = KafkaClient(config, clock=clock, random=Random(1))
-        opened.append(client)
-        return client
-
-    yield open_one
-    for client in opened:
-        client.close()
-
-
-@pytest.fixture
-def client(open_client: OpenClient) -> KafkaClient:
-    return open_client()
-
-
-def serve(cluster: FakeCluster, handler: PartitionHandler, *, endpoints: tuple[NodeEndpoint, ...] = ()) -> None:
-    def answer(node_id: int, request: Request, header: RequestHeader) -> Answer:
-        assert isinstance(request, FetchRequest)
-        return FetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[handler(node_id, partition) for partition in topic.partitions],
-                )
-                for topic in request.topics
-            ],
-            node_endpoints=endpoints if header.api_version >= 16 else (),
-        )
-
-    cluster.handle(FetchRequest, answer)
-
-
-def found(wanted: FetchPartition, **fields: object) -> PartitionData:
-    defaults = {"partition_index": wanted.partition, "high_watermark": END, "last_stable_offset": END}
-    return PartitionData(**{**defaults, **fields})  # type: ignore[arg-type]
-
-
-def records_from(wanted: FetchPartition, *, limit: int = 1) -> PartitionData:
-    spans = [span for span in SPANS if span[1] >= wanted.fetch_offset][:limit]
-    return found(wanted, records=log(*spans, epoch=3))
-
-
-def always(node_id: int, wanted: FetchPartition) -> PartitionData:
-    return records_from(wanted)
-
-
-def fetched(client: KafkaClient, **settings: object) -> list[tuple[int, int]]:
-    return [
-        (batch.base_offset, batch.last_offset)
-        for piece in client.fetch_range(TOPIC, 0, 0, END, **settings)  # type: ignore[arg-type]
-        for batch in piece.batches
-    ]
-
-
-def failure(client: KafkaClient, **settings: object) -> QuorateError:
-    with pytest.raises(QuorateError) as caught:
-        fetched(client, **settings)
-    return caught.value
-
-
-def asked(cluster: FakeCluster, node_id: int) -> list[FetchPartition]:
-    return [
-        partition
-        for request in cluster.brokers[node_id].requests(FetchRequest)
-        for topic in request.topics  # type: ignore[attr-defined]
-        for partition in topic.partitions
-    ]
+from tests.unit.client.fake_fetches import (
+    END,
+    SPANS,
+    TOPIC,
+    always,
+    asked,
+    failure,
+    fetched,
+    found,
+    records_from,
+    serve,
+)
 
 
 def test_the_leader_is_asked_with_its_epoch_and_nobody_else(cluster: FakeCluster, client: KafkaClient) -> None:
@@ -488,48 +400,27 @@ def test_threads_fetch_over_one_connection(cluster: FakeCluster, client: KafkaCl
     assert cluster.brokers[100].connections == 1
 
 
-class TestNearestReplica:
-    def test_it_is_asked_once_the_leader_named_it(self, cluster: FakeCluster, open_client: OpenClient) -> None:
-        def handler(node_id: int, wanted: FetchPartition) -> PartitionData:
-            return found(wanted, preferred_read_replica=7) if node_id == 100 else records_from(wanted)
+def test_a_partition_that_others_left_no_room_for_is_not_taken_for_empty(
+    cluster: FakeCluster, client: KafkaClient
+) -> None:
+    cluster.leaders[TOPIC] = dict.fromkeys(range(3), (100, 3))
 
-        serve(cluster, handler)
-        assert fetched(open_client(rack="near")) == SPANS
-        assert len(asked(cluster, 100)) == 1
-        assert {request.rack_id for request in cluster.brokers[100].requests(FetchRequest)} == {"near"}  # type: ignore[attr-defined]
+    def answer(node_id: int, request: Request, header: RequestHeader) -> Answer:
+        assert isinstance(request, FetchRequest)
+        (topic,) = request.topics
+        first, *others = topic.partitions
+        parts = [records_from(first), *(found(wanted) for wanted in others)]
+        return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic.topic_id, partitions=parts)])
 
-    @pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-    def test_the_leader_serves_what_it_cannot(
-        self, cluster: FakeCluster, open_client: OpenClient, code: ErrorCode
-    ) -> None:
-        def answer(node_id: int, request: Request, header: RequestHeader) -> Answer:
-            assert isinstance(request, FetchRequest)
-            (topic,) = request.topics
-            (wanted,) = topic.partitions
-            if node_id == 7:
-                part = found(wanted, error_code=code)
-            elif request.rack_id and wanted.fetch_offset == 0 and not asked(cluster, 7):
-                part = found(wanted, preferred_read_replica=7)
-            else:
-                part = records_from(wanted)
-            return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic.topic_id, partitions=[part])])
-
-        cluster.handle(FetchRequest, answer)
-        assert fetched(open_client(rack="near")) == SPANS
-        assert len(asked(cluster, 7)) == 1
-
-    def test_a_leader_that_insists_on_a_replica_that_cannot_help_is_asked_without_a_rack(
-        self, cluster: FakeCluster, open_client: OpenClient
-    ) -> None:
-        def answer(node_id: int, request: Request, header: RequestHeader) -> Answer:
-            assert isinstance(request, FetchRequest)
-            (topic,) = request.topics
-            (wanted,) = topic.partitions
-            if node_id == 7:
-                part = found(wanted, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
-            else:
-                part = found(wanted, preferred_read_replica=7) if request.rack_id else records_from(wanted)
-            return FetchResponse(responses=[FetchableTopicResponse(topic_id=topic.topic_id, partitions=[part])])
-
-        cluster.handle(FetchRequest, answer)
-        assert fetched(open_client(rack="near")) == SPANS
+    cluster.handle(FetchRequest, answer)
+    ranges = [
+        FetchRange(
+            topic=TopicName(TOPIC), partition=PartitionIndex(index), start_offset=Offset(0), end_offset=Offset(END)
+        )
+        for index in range(3)
+    ]
+    counts = dict.fromkeys(range(3), 0)
+    for outcome in client.fetch_ranges(ranges):
+        assert isinstance(outcome, FetchedBatches)
+        counts[outcome.range.partition] += len(outcome.batches)
+    assert counts == dict.fromkeys(range(3), len(SPANS))
