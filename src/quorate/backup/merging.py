@@ -129,10 +129,11 @@ class _Merge:
         )
         if partition.previous_end_offset is not None:
             self._continue(topic, partition, partition.previous_end_offset)
+        appended: list[AppendRange] = []
         for each in partition.ranges:
-            if not self._add_range(each):
-                self._close_batch_across_end()
-                return
+            if not self._add_range(each, appended):
+                break
+        self.updates += [*appended, *_batch_across_end(appended)]
 
     def _continue(self, topic: TopicPlan, partition: PartitionPlan, previous_end_offset: Offset) -> None:
         name, topic_id, index = topic.name, topic.topic_id, partition.partition
@@ -157,43 +158,22 @@ class _Merge:
                 )
             )
 
-    def _add_range(self, offset_range: OffsetRange) -> bool:
+    def _add_range(self, offset_range: OffsetRange, appended: list[AppendRange]) -> bool:
         """Whether the range was copied to its end, so that the next one can follow."""
         result = self._winners.get(offset_range.key)
         if result is None:
             self._fail(offset_range, offset_range.start_offset, "no task brought a result")
             return False
+        if _overlaps(appended, result):
+            # Its batches are of another history than those before. The next run finds out from where, by epoch.
+            self._fail(offset_range, offset_range.start_offset, "the log was truncated while it was copied")
+            return False
         is_whole = result.reached_offset == offset_range.end_offset
         if not is_whole and (result.failure is not None or not offset_range.is_last):
             self._fail(offset_range, result.reached_offset, result.failure or "the copy ended early")
         if result.reached_offset > offset_range.start_offset:
-            self.updates.append(_append_update(offset_range, result))
+            appended.append(_append_update(offset_range, result))
         return is_whole
-
-    def _close_batch_across_end(self) -> None:
-        """The next run must not copy again the batch that reaches into a range which was not copied."""
-        last = self.updates[-1]
-        if not isinstance(last, AppendRange) or not last.segments:
-            return
-        next_offset = Offset(last.segments[-1].last_offset + 1)
-        if next_offset <= last.end_offset:
-            return
-        gap = Gap(
-            start_offset=last.end_offset,
-            end_offset=next_offset,
-            reason=GapReason.EMPTY,
-            detail="inside the last batch before",
-        )
-        self.updates.append(
-            AppendRange(
-                topic=last.topic,
-                topic_id=last.topic_id,
-                partition=last.partition,
-                start_offset=gap.start_offset,
-                end_offset=gap.end_offset,
-                gaps=[gap],
-            )
-        )
 
     def _fail(self, offset_range: OffsetRange, offset: Offset, message: str) -> None:
         place = f"offsets {offset} to {offset_range.end_offset - 1} were not copied"
@@ -214,3 +194,34 @@ def _append_update(offset_range: OffsetRange, result: RangeResult) -> AppendRang
         leader_epochs=result.leader_epochs,
         aborted_transactions=result.aborted_transactions,
     )
+
+
+def _overlaps(appended: list[AppendRange], result: RangeResult) -> bool:
+    before = [segment for update in appended for segment in update.segments]
+    return bool(before and result.segments) and result.segments[0].first_offset <= before[-1].last_offset
+
+
+def _batch_across_end(appended: list[AppendRange]) -> list[AppendRange]:
+    """Covers the rest of the last batch where it reaches beyond all that was copied: into a range that failed.
+
+    Else the next run, which begins there, would copy that batch again. It may span more than one range.
+    """
+    segments = [segment for update in appended for segment in update.segments]
+    if not segments or segments[-1].last_offset < appended[-1].end_offset:
+        return []
+    gap = Gap(
+        start_offset=appended[-1].end_offset,
+        end_offset=Offset(segments[-1].last_offset + 1),
+        reason=GapReason.EMPTY,
+        detail="inside the last batch before",
+    )
+    return [
+        AppendRange(
+            topic=appended[-1].topic,
+            topic_id=appended[-1].topic_id,
+            partition=appended[-1].partition,
+            start_offset=gap.start_offset,
+            end_offset=gap.end_offset,
+            gaps=[gap],
+        )
+    ]

@@ -38,6 +38,7 @@ class PartitionLog:
         self.leader_epoch = 0
         self._epoch_starts = [(0, 0)]  # As a leader's checkpoint file has them.
         self._written = 0
+        self.held_back = 0  # How far before the end of the log readers are stopped, by a transaction or a slow replica.
 
     def append(self, count: int, *, gap: int = 0, value_bytes: int = 30) -> None:
         self._written += 1
@@ -91,7 +92,7 @@ class PartitionLog:
             leader=NodeId(7),
             leader_epoch=LeaderEpoch(self.leader_epoch),
             log_start_offset=self.log_start_offset,
-            end_offset=self.end_offset,
+            end_offset=max(self.log_start_offset, Offset(self.end_offset - self.held_back)),
             high_watermark=self.end_offset,
             log_bytes=sum(len(data) for _, data in self.batches),
             epoch_end=None if epoch is None else self.epoch_end(epoch),
@@ -124,6 +125,8 @@ def copy_range(
                 recorder.skip_to(log.log_start_offset, GapReason.RETENTION)
                 continue
             fetched = log.fetch(recorder.next_offset)
+            if not fetched and log.end_offset < offset_range.end_offset:
+                return recorder.finish("the log became shorter")
             if not fetched:
                 break
             for summary, data in fetched:

@@ -26,15 +26,15 @@ from tests.unit.backup.backup_runs import (
 )
 from tests.unit.backup.memory_storage import MemoryStorage
 
-OPERATIONS = st.one_of(
+CHANGES = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 9), st.integers(0, 3)),
     st.tuples(st.just("append"), st.integers(1, 9), st.integers(0, 0)),
     st.tuples(st.just("delete"), st.integers(0, 200), st.just(0)),
     st.tuples(st.just("compact"), st.integers(1, 255), st.just(0)),
     st.tuples(st.just("truncate"), st.integers(0, 200), st.just(0)),
     st.tuples(st.just("elect"), st.just(0), st.just(0)),
-    st.tuples(st.just("backup"), st.integers(0, 2**16), st.just(0)),
 )
+OPERATIONS = st.one_of(CHANGES, CHANGES, CHANGES, st.tuples(st.just("backup"), st.integers(0, 2**16), st.just(0)))
 
 
 def apply(log: PartitionLog, operation: str, number: int, gap: int) -> None:
@@ -60,10 +60,12 @@ def test_whatever_happens_between_runs_the_backup_ends_up_equal_to_the_log(
     log = PartitionLog()
 
     def execute_with_faults(plan: Plan) -> list[RangeResult]:
-        """Some tasks run twice, some stop on an error, some bring nothing."""
+        """Some tasks run twice, some stop on an error, some bring nothing, and the log changes under them."""
         results = []
         for task in plan.tasks:
             for each in task.ranges:
+                for change, value, gap in data.draw(st.lists(CHANGES, max_size=2)):
+                    apply(log, change, value, gap)
                 for attempt in range(data.draw(st.integers(0, 2))):
                     stops_after = data.draw(st.one_of(st.none(), st.integers(0, 3)))
                     name = f"run{storage.calls}-{attempt}"
@@ -72,7 +74,9 @@ def test_whatever_happens_between_runs_the_backup_ends_up_equal_to_the_log(
 
     for number, (operation, value, gap) in enumerate(operations):
         if operation == "backup":
-            run_backup(storage, log, f"run{number}", execute=execute_with_faults)
+            log.held_back, range_bytes = value % 10, 20 + value % 400
+            run_backup(storage, log, f"run{number}", execute=execute_with_faults, range_bytes=range_bytes)
+            log.held_back = 0
         else:
             apply(log, operation, value, gap)
     manifest = run_backup(storage, log, "last")
@@ -301,3 +305,27 @@ def test_a_range_without_result_stops_its_partition_and_the_next_run_goes_on_fro
     assert "no task brought a result" in first.failures[0].message
     assert second.is_complete
     assert read_back(storage, second) == [data for _, data in log.batches]
+
+
+def test_a_log_that_is_truncated_while_it_is_copied_is_a_failure_that_the_next_run_repairs() -> None:
+    storage, log = MemoryStorage(), PartitionLog()
+    for _ in range(3):
+        log.append(10)
+    half = sum(len(data) for _, data in log.batches) // 2
+
+    def copy_around_a_truncation(plan: Plan) -> list[RangeResult]:
+        first, second = sorted((task.ranges[0] for task in plan.tasks), key=lambda each: each.start_offset)
+        before = copy_range(storage, log, first, "one")
+        log.elect_unclean(10)
+        log.append(6)
+        log.append(14)
+        return [before, copy_range(storage, log, second, "one")]
+
+    damaged = run_backup(storage, log, "one", execute=copy_around_a_truncation, range_bytes=half)
+    repaired = run_backup(storage, log, "two")
+
+    assert [each.message for each in damaged.failures] == [
+        "offsets 15 to 29 were not copied: the log was truncated while it was copied"
+    ]
+    assert repaired.is_complete
+    assert read_back(storage, repaired) == [data for _, data in log.batches]
