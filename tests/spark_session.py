@@ -4,11 +4,12 @@ Starting Spark takes seconds; a run on a session that is there takes a fraction 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quorate.backup.config import parse_backup_config
 from quorate.backup.planner import Plan
+from quorate.kernel.errors import QuorateError
 from quorate.pipeline.backup_run import BackupRuns, client_config
 from quorate.pipeline.run_report import RunReport
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver, open_spark
@@ -37,6 +38,25 @@ class QuietWatcher:
         self.finished += finished
 
 
+class InThisProcess:
+    """Runs tasks one by one in this process, and again those that fail: a stand-in where Spark is no matter."""
+
+    def __init__(self, attempts: int = 1) -> None:
+        self._attempts = attempts
+
+    def slots(self) -> int:
+        return 1
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        return [self._run(work, task) for task in tasks]
+
+    def _run(self, work: Work, task: bytes) -> bytes:
+        for _ in range(self._attempts - 1):
+            with suppress(QuorateError):
+                return work(task).result
+        return work(task).result
+
+
 class SparkWithEvent:
     """A session on which something happens between the plan and the copying, or while a job runs."""
 
@@ -46,7 +66,6 @@ class SparkWithEvent:
         before: Callable[[], None] = lambda: None,
         during: Callable[[], None] = lambda: None,
     ) -> None:
-        self.session = spark.session
         self._spark = spark
         self._before = before
         self._during = during

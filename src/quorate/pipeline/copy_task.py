@@ -12,7 +12,8 @@ import msgspec
 
 from quorate.backup.merging import RangeResult
 from quorate.backup.offset_ranges import OffsetRange
-from quorate.backup.segment_sink import SegmentSettings, SegmentSink
+from quorate.backup.range_recorder import RangeRecorder
+from quorate.backup.segment_sink import SegmentSettings
 from quorate.backup.storage import ObjectStorage, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.backup.task_packing import Task
@@ -108,7 +109,7 @@ def _copy_together(client: KafkaClient, copies: list[RangeCopy], isolation: Isol
     """Until each has its result. One whose records were deleted meanwhile is asked for again, behind its gap."""
     unfinished = copies
     while unfinished:
-        by_partition = {copy.fetch_range.name: copy for copy in unfinished}
+        by_partition = {copy.name: copy for copy in unfinished}
         wanted = [copy.fetch_range for copy in unfinished]
         for item in client.fetch_ranges(wanted, isolation=isolation, include_batch_across_end=True):
             copy = by_partition[item.range.name]
@@ -135,12 +136,10 @@ def _groups(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:
 
 
 def _new_copy(settings: CopySettings, storage: ObjectStorage, offset_range: OffsetRange, attempt: str) -> RangeCopy:
-    def new_sink(remaining: OffsetRange) -> SegmentSink:
-        return SegmentSink(
-            storage, remaining, cluster_id=settings.cluster_id, attempt=attempt, settings=settings.segments
-        )
-
-    return RangeCopy(offset_range, attempt, new_sink, _now_ms)
+    recorder = RangeRecorder(
+        storage, offset_range, cluster_id=settings.cluster_id, attempt=attempt, settings=settings.segments
+    )
+    return RangeCopy(offset_range, recorder, _now_ms)
 
 
 def _now_ms() -> int:

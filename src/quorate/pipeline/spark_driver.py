@@ -43,8 +43,6 @@ class JobWatcher(Protocol):
 
 
 class SparkDriver(Protocol):
-    session: "SparkSession"
-
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         """Every task's result. When interrupted, the job is cancelled before the interrupt goes on."""
         ...

@@ -21,10 +21,10 @@ def prefer_unzipped_pyspark() -> None:
 
 def load_what_tasks_need() -> None:
     """Loaded once here, shared by all workers. Not pyarrow and obstore: they start threads, which a fork would lose."""
-    import quorate.backup.segment_sink
+    import pyspark.worker  # noqa: F401
+
     import quorate.backup.segment_verification
-    import quorate.backup.storage
-    import quorate.client.kafka_client  # noqa: F401
+    import quorate.pipeline.copy_task  # noqa: F401
 
 
 def main() -> None:
