@@ -17,6 +17,7 @@ from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
 
 pytest.importorskip("pyspark")
+pytestmark = pytest.mark.timeout(3600 if os.environ.get("QUORATE_HEAVY") else 300)
 
 TOPIC = "orders"
 PARTITIONS = 4

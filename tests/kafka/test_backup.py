@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from quorate.backup.manifest import GapReason
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
@@ -25,11 +26,13 @@ from tests.kafka.secured_kafka import NODE_IDS, PASSWORD, USERNAME, SecuredKafka
 from tests.spark_session import SparkWithEvent, local_spark, run_in_process
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(1800 if os.environ.get("QUORATE_HEAVY") else 300)]
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
 TOPICS = 251 if IS_HEAVY else 12
 MOST_PARTITIONS = 12 if IS_HEAVY else 4
+RECORDS = 60 if IS_HEAVY else 300
+BYTES_PER_SECOND = 1_500_000 if IS_HEAVY else 800_000
 READ_COMMITTED = {"isolation.level": "read_committed"}
 
 
@@ -92,7 +95,7 @@ def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
     topics = {f"{name}-t{number:03d}": number % MOST_PARTITIONS + 1 for number in range(TOPICS)}
     for topic, partitions in topics.items():
         create(client, topic, partitions)
-        produce(kafka.bootstrap, topic, 300 * partitions, value_size=1000)
+        produce(kafka.bootstrap, topic, RECORDS * partitions, value_size=1000)
     disturbances = itertools.chain.from_iterable(_disturb(kafka, leadership, topics) for _ in itertools.count())
     ticks = itertools.count()
 
@@ -101,7 +104,7 @@ def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
             next(disturbances)()
 
     try:
-        report = runs.run(f"{name}-t*", during=disturb, rate_limit_bytes_per_second=800_000)
+        report = runs.run(f"{name}-t*", during=disturb, rate_limit_bytes_per_second=BYTES_PER_SECOND)
     finally:
         _bring_all_back(kafka)
 
@@ -216,6 +219,33 @@ def test_truncation_by_an_unclean_election_supersedes_the_copied_tail(
     assert [(tail.start_offset, tail.end_offset) for tail in partition.superseded] == [(10, 20)]
     assert runs.backups.records(name, 0) == consume(kafka.bootstrap, name, 0)
     assert runs.backups.verify().status == 0
+
+
+def test_batch_that_rotted_on_the_broker_is_a_gap_and_the_rest_is_copied(
+    kafka: SecuredKafka, client: KafkaClient, leadership: Leadership, runs: Runs, name: str
+) -> None:
+    create(client, name)
+    produce(kafka.bootstrap, name, 500, settings={"batch.num.messages": 10, "linger.ms": 20})
+    expected = consume(kafka.bootstrap, name, 0)
+    leader = leadership.leader(name)
+    assert leader is not None
+    (log,) = (kafka.nodes[leader].data_dir / f"{name}-0").glob("*.log")
+    with log.open("r+b") as file:
+        file.seek(log.stat().st_size // 2)
+        value = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([value[0] ^ 0xFF]))
+
+    report = runs.run(name)
+
+    (found,) = report.gaps
+    gap = found.gap
+    assert (report.state, gap.reason) == ("partial", GapReason.UNREADABLE)
+    assert 0 < gap.start_offset < gap.end_offset <= gap.start_offset + 10
+    assert "cannot be read" in report.failures[0].message
+    kept = [record for record in expected if record[0] not in range(gap.start_offset, gap.end_offset)]
+    assert runs.backups.records(name, 0) == kept
+    assert runs.backups.manifest().topics[0].partitions[0].end_offset == 500
 
 
 def test_backup_through_a_listener_with_tls_and_a_password(

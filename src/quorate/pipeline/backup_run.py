@@ -6,17 +6,17 @@ only objects that no manifest names.
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from quorate.backup.cluster_snapshot import ClusterSnapshot
 from quorate.backup.config import BackupConfig
-from quorate.backup.manifest import Failure, GroupEntry, Isolation, Manifest, Mode
+from quorate.backup.manifest import Failure, GapReason, GroupEntry, Isolation, Manifest, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.manifest_commit import Run, commit
-from quorate.backup.merging import merge_results
+from quorate.backup.merging import RangeResult, merge_results
 from quorate.backup.planner import Plan, PlannerSettings, plan_run
 from quorate.backup.segment_sink import SegmentSettings
 from quorate.client.config import ClientConfig
@@ -65,7 +65,8 @@ class BackupRuns:
         watcher.planned(plan)
         reports = self._copy(plan, run_id, watcher)
         results = [result for report in reports for result in report.results]
-        merged = merge_results(plan, results, groups=captured.groups, failures=captured.failures)
+        failures = [*captured.failures, *_unreadable(results)]
+        merged = merge_results(plan, results, groups=captured.groups, failures=failures)
         manifest = commit(previous, self._describe(captured, run_id), merged.updates, merged.requirements)
         if not commit_unchanged and previous is not None and _says_the_same(manifest, previous):
             return None
@@ -154,6 +155,15 @@ def client_config(config: BackupConfig) -> ClientConfig:
         },
         ClientConfig,
     )
+
+
+def _unreadable(results: Sequence[RangeResult]) -> Iterator[Failure]:
+    """What the cluster holds and cannot give is missing, unlike what it has deleted."""
+    for result in results:
+        for gap in result.gaps:
+            if gap.reason is GapReason.UNREADABLE:
+                message = f"offsets {gap.start_offset} to {gap.end_offset - 1} cannot be read: {gap.detail}"
+                yield Failure(topic=result.key.topic, partition=result.key.partition, message=message)
 
 
 def _says_the_same(manifest: Manifest, previous: Manifest) -> bool:

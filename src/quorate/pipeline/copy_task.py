@@ -7,6 +7,8 @@ import resource
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
 
 import msgspec
 
@@ -18,16 +20,22 @@ from quorate.backup.storage import ObjectStorage, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.backup.task_packing import Task
 from quorate.client.config import ClientConfig
-from quorate.client.fetched import RangeFailed
+from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import Offset
 from quorate.pipeline.range_copy import RangeCopy
 from quorate.pipeline.rate_limit import RateLimit
 from quorate.pipeline.task_runner import Outcome
+from quorate.pipeline.unreadable import find_sound_offset
+from quorate.records.errors import CorruptBatch
 
 # Each range may have an open segment, and with it an open file and the memory of an upload.
 _RANGES_AT_ONCE = 64
+# More than a fetched piece has: the broken batch is among them.
+_CAREFUL_BATCHES = 10_000
 
 
 class CopySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,20 +114,65 @@ def decode_report(data: bytes) -> TaskReport:
 
 
 def _copy_together(client: KafkaClient, copies: list[RangeCopy], isolation: IsolationLevel, limit: RateLimit) -> None:
-    """Until each has its result. One whose records were deleted meanwhile is asked for again, behind its gap."""
+    """Until each has its result. One that met a gap is asked for again, behind it."""
     unfinished = copies
     while unfinished:
         by_partition = {copy.name: copy for copy in unfinished}
+        broken: list[RangeCopy] = []
         wanted = [copy.fetch_range for copy in unfinished]
         for item in client.fetch_ranges(wanted, isolation=isolation, include_batch_across_end=True):
             copy = by_partition[item.range.name]
-            if isinstance(item, RangeFailed):
-                copy.fail(item)
-            else:
+            if not isinstance(item, RangeFailed):
                 size_bytes = len(item.data)
                 copy.take(item)
                 limit.take(size_bytes)
+            elif isinstance(item.error, CorruptBatch):
+                broken.append(copy)
+            else:
+                copy.fail(item)
+        for copy in broken:
+            _pass_over_broken_batch(client, copy, isolation)
         unfinished = [copy for copy in unfinished if copy.result is None]
+
+
+def _pass_over_broken_batch(client: KafkaClient, copy: RangeCopy, isolation: IsolationLevel) -> None:
+    """Go on batch by batch up to the broken one, and find where the log can be read again.
+
+    Where all is well at the second look, the bytes were damaged on their way, and nothing is missing.
+    """
+    careful = partial(_fetch_single_batches, client, isolation)
+    try:
+        for item in islice(careful(copy.fetch_range), _CAREFUL_BATCHES):
+            copy.take(item)
+    except CorruptBatch as error:
+        at = copy.fetch_range
+
+        def is_sound(offset: Offset) -> bool:
+            try:
+                next(careful(msgspec.structs.replace(at, start_offset=offset, end_offset=Offset(offset + 1))), None)
+            except CorruptBatch:
+                return False
+            return True
+
+        copy.pass_over_unreadable(find_sound_offset(is_sound, at.start_offset, at.end_offset), str(error))
+    except QuorateError as error:
+        copy.fail(RangeFailed(range=copy.fetch_range, next_offset=copy.fetch_range.start_offset, error=error))
+
+
+def _fetch_single_batches(
+    client: KafkaClient, isolation: IsolationLevel, wanted: FetchRange
+) -> Iterator[FetchedBatches]:
+    """A broker sends the first batch whole, however small the answer may be, and then no second one."""
+    return client.fetch_range(
+        wanted.topic,
+        wanted.partition,
+        wanted.start_offset,
+        wanted.end_offset,
+        isolation=isolation,
+        topic_id=wanted.topic_id,
+        max_bytes=1,
+        include_batch_across_end=True,
+    )
 
 
 def _groups(ranges: Iterable[OffsetRange]) -> Iterator[list[OffsetRange]]:

@@ -10,7 +10,7 @@ from quorate.backup.range_recorder import RangeRecorder
 from quorate.client.errors import OffsetOutOfRange
 from quorate.client.fetched import FetchedBatch, FetchedBatches, FetchRange, RangeFailed
 from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_TOPIC_ID
+from quorate.kernel.ids import NO_TOPIC_ID, Offset
 
 
 class RangeCopy:
@@ -72,6 +72,12 @@ class RangeCopy:
                 self.result = recorder.finish()
         else:
             self.result = recorder.finish(failure=str(error))
+
+    def pass_over_unreadable(self, sound_offset: Offset, reason: str) -> None:
+        """Note that no sound batch can be had before this offset."""
+        self._recorder.skip_to(sound_offset, GapReason.UNREADABLE, reason)
+        if self._recorder.is_done:
+            self.result = self._recorder.finish()
 
     def abort(self) -> None:
         """Leave the open segment; never fails."""

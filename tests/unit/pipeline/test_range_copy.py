@@ -8,7 +8,8 @@ import pytest
 from quorate.backup.manifest import Gap, GapReason
 from quorate.backup.merging import RangeResult
 from quorate.backup.offset_ranges import OffsetRange
-from quorate.backup.segment_sink import SegmentSettings, SegmentSink
+from quorate.backup.range_recorder import RangeRecorder
+from quorate.backup.segment_sink import SegmentSettings
 from quorate.backup.storage import ObjectStorage, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.client.errors import OffsetOutOfRange, PartitionUnavailable
@@ -45,10 +46,8 @@ def offset_range(start: int, end: int, *, is_first: bool = True, is_last: bool =
 
 
 def copy_of(storage: ObjectStorage, wanted: OffsetRange) -> RangeCopy:
-    def new_sink(remaining: OffsetRange) -> SegmentSink:
-        return SegmentSink(storage, remaining, cluster_id="c", attempt="a1", settings=SegmentSettings())
-
-    return RangeCopy(wanted, "a1", new_sink, lambda: 0)
+    recorder = RangeRecorder(storage, wanted, cluster_id="c", attempt="a1", settings=SegmentSettings())
+    return RangeCopy(wanted, recorder, lambda: 0)
 
 
 def batch(base: int, count: int) -> bytes:
