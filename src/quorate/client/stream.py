@@ -43,7 +43,10 @@ class Stream:
 
     def has_buffered_bytes(self) -> bool:
         """Bytes that TLS has already taken from the socket: ``poll`` does not see them."""
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        if not isinstance(self._socket, ssl.SSLSocket):
+            return False
+        with self._entering:
+            return self._socket.pending() > 0
 
     def receive_into(self, view: memoryview, deadline_ms: int) -> None:
         """Fill the whole view."""
