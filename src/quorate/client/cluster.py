@@ -59,11 +59,12 @@ class Cluster:
     ) -> None:
         self.config = config
         self.clock: MonotonicClock = clock or SystemClock()
-        self.buffers = ReceiveBuffers()
         self._random = random or Random()
         self._backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._connections = Connections(
-            Connector(config, self.buffers, self.clock).open, per_broker=config.connections_per_broker, clock=self.clock
+            Connector(config, ReceiveBuffers(), self.clock).open,
+            per_broker=config.connections_per_broker,
+            clock=self.clock,
         )
         # The router is touched only with this lock; it is never held while anything is waited for.
         self._routing = threading.Lock()
@@ -80,8 +81,6 @@ class Cluster:
 
     def close(self) -> None:
         self._connections.close()
-
-    # What is known
 
     def route(self, partition: TopicPartition) -> Route | Unroutable:
         with self._routing:
@@ -120,8 +119,6 @@ class Cluster:
                 case AddressForgotten(address):
                     self._connections.forget(address)
 
-    # Metadata
-
     def refresh_if_due(self) -> None:
         """A failure is logged and tried again when the router says so; only refused credentials are raised."""
         if not self._router.refresh_is_due(self.clock.now_ms()):
@@ -159,8 +156,6 @@ class Cluster:
         self.tell(MetadataArrived(self.clock.now_ms(), found))
         return found
 
-    # Requests
-
     def connection_to(self, address: Address) -> Connection:
         return self._connections.to(address)
 
@@ -174,9 +169,8 @@ class Cluster:
         return self.first_answer(type(request).__name__, ask)
 
     def ask_node(self, node: Broker, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
-        with self.noticing_loss(node.node_id):
-            connection = self.connection_to(node.address)
-            return connection.ask(request, response_type, connection.versions.choose(type(request), ceiling=ceiling))
+        """The answer of this very broker."""
+        return self.ask_node_in_version(node, type(request), response_type, lambda _: request, ceiling=ceiling)
 
     def ask_node_in_version(
         self,
@@ -220,8 +214,6 @@ class Cluster:
             self.tell(BrokerLost(self.clock.now_ms(), node_id))
             raise
 
-    # Retries
-
     def new_retries(self, timeout_ms: int | None = None) -> Retries:
         timeout_ms = self.config.retry_timeout_ms if timeout_ms is None else timeout_ms
         return Retries(self._backoff, timeout_ms, self._random, self.clock.now_ms())
@@ -245,6 +237,7 @@ class Cluster:
             self.refresh_if_due()
 
     def first_answer(self, what: str, ask: Callable[[Connection], T]) -> T:
+        """Ask one broker after the other until one answers."""
         causes: dict[Address, Exception] = {}
         for address in self._addresses():
             try:

@@ -126,18 +126,21 @@ class Connection:
                 raise self._as_failure(error, pending) from error
         return pending
 
-    def wait(self, pending: PendingResponse[R]) -> R:
-        """The answer, decoded. Its records, if any, are views of memory that ``release`` gives back."""
-        frame = self.wait_for_frame(pending)
+    def wait(self, pending: PendingResponse[R], *, has_waited: bool = False) -> R:
+        """The answer, decoded. Its records, if any, are views of memory that ``release`` gives back.
+
+        Who ``has_waited`` for the whole timeout elsewhere takes what is there, or nothing.
+        """
+        frame = self.wait_for_frame(pending, 0 if has_waited else pending.timeout_ms)
         try:
             return _decode(pending.response_type, frame, pending.version)
         except ProtocolError as error:
             self._end(ConnectionLost(self.address, f"its answer to {pending.api_name} is malformed: {error}"))
             raise
 
-    def wait_for_frame(self, pending: PendingResponse[R]) -> memoryview:
+    def wait_for_frame(self, pending: PendingResponse[R], timeout_ms: int | None = None) -> memoryview:
         # An answer that nobody waited for may lie in the socket for long: only the waiting counts.
-        pending.deadline_ms = self._clock.now_ms() + pending.timeout_ms
+        pending.deadline_ms = self._clock.now_ms() + (pending.timeout_ms if timeout_ms is None else timeout_ms)
         while not pending.is_done:
             if self._become_reader(pending):
                 self._read_until(pending)

@@ -134,6 +134,9 @@ class FetchCursor:
         batches = walk_batches(data)
         if not batches:
             return self._take_nothing(answer, data, route, alone=alone, now_ms=now_ms)
+        if batches[-1].last_offset < self.next_offset:
+            # The broker started before the offset, and the room ended before it.
+            return self._ask_for_more(self.max_bytes * 2)
         self.retries.succeeded(now_ms)
         self.wants_to_be_alone = False
         inside = cut_to_range(
@@ -164,7 +167,7 @@ class FetchCursor:
         if answer.preferred_read_replica >= 0 and answer.preferred_read_replica != route.node_id:
             return NextStep.FOLLOW_REPLICA
         if len(data):
-            return self._ask_for_more(data)
+            return self._ask_for_more(needed_bytes(data) or self.max_bytes * 2)
         readable_end = self._readable_end(answer)
         if readable_end >= self.range.end_offset:
             return self._find_out_what_is_left(answer, route, alone=alone)
@@ -182,12 +185,11 @@ class FetchCursor:
         self.wants_to_be_alone = True
         return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
 
-    def _ask_for_more(self, data: memoryview) -> NextStep | CorruptBatch:
-        """Less than one batch came: some brokers keep to the limit. Raise it to what the batch needs."""
-        needed = needed_bytes(data) or self.max_bytes * 2
-        if not self.max_bytes < needed <= MAX_BATCH_BYTES:
-            return self.corrupt(CorruptBatch(f"{len(data)} bytes hold no whole batch"))
-        self.max_bytes = needed
+    def _ask_for_more(self, size_bytes: int) -> NextStep | CorruptBatch:
+        """Not one whole batch of the range came: some brokers keep to the limit. Raise it."""
+        if not self.max_bytes < size_bytes <= MAX_BATCH_BYTES:
+            return self.corrupt(CorruptBatch(f"{self.max_bytes} bytes hold no whole batch"))
+        self.max_bytes = size_bytes
         return NextStep.TRY_AGAIN
 
     def _truncated(self, answer: PartitionData) -> LogTruncated:

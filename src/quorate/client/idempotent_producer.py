@@ -118,7 +118,7 @@ class _Lane:
         self._unacknowledged: deque[_Outgoing] = deque()
         self._connection: Connection | None = None
         self._route: Route | None = None
-        self._cause = ""
+        self._retries = cluster.new_retries()
 
     def send_all(self, batches: Iterable[WritableBatch]) -> Iterator[ProducedBatch]:
         self._retries = self._cluster.new_retries()

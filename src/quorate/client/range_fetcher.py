@@ -5,7 +5,6 @@ are the checksums checked and the batches handed out, so that the broker works w
 ends alone; the others go on.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -40,7 +39,6 @@ from quorate.records.errors import CorruptBatch
 DEFAULT_MAX_BYTES: Final = 4 * 1024 * 1024
 
 Outcome = FetchedBatches | RangeFailed
-_log = logging.getLogger(__name__)
 
 
 class _Flight(msgspec.Struct):
@@ -100,8 +98,6 @@ class RangeFetcher:
             if cursor.next_offset >= cursor.range.end_offset:
                 self._cursors.remove(cursor)
                 yield _nothing(cursor.range)
-
-    # Sending
 
     def _send_what_is_ready(self) -> list[Outcome]:
         """One request to each leader that has none and for which partitions wait."""
@@ -167,13 +163,13 @@ class RangeFetcher:
         next_ms = min(cursor.retries.not_before_ms for cursor in self._cursors)
         self._cluster.clock.sleep_ms(next_ms - now_ms)
 
-    # Receiving
-
     def _take_one_answer(self) -> Iterator[Outcome]:
-        flight = self._flights.pop(self._first_ready())
+        pairs = [(flight.connection, flight.pending) for flight in self._flights]
+        ready = first_ready(pairs, self._cluster.clock, self._cluster.config.request_timeout_ms)
+        flight = self._flights.pop(ready or 0)
         outcomes: list[Outcome] = []
         try:
-            outcomes = self._read(flight)
+            outcomes = self._read(flight, has_waited=ready is None)
             ahead = self._send_what_is_ready()
             for outcome in outcomes:
                 yield self._checked(outcome)
@@ -181,14 +177,10 @@ class RangeFetcher:
         finally:
             _give_back(flight, outcomes)
 
-    def _first_ready(self) -> int:
-        pairs = [(flight.connection, flight.pending) for flight in self._flights]
-        return first_ready(pairs, self._cluster.clock, self._cluster.config.request_timeout_ms)
-
-    def _read(self, flight: _Flight) -> list[Outcome]:
+    def _read(self, flight: _Flight, *, has_waited: bool) -> list[Outcome]:
         try:
             with self._cluster.noticing_loss(flight.node_id):
-                answer = flight.connection.wait(flight.pending)
+                answer = flight.connection.wait(flight.pending, has_waited=has_waited)
         except (Disconnected, ProtocolError) as error:
             return self._all_failed(flight.routed, str(error))
         except QuorateError as error:
@@ -261,8 +253,6 @@ class RangeFetcher:
                 self._fail(cursor, failure)
             return RangeFailed(range=outcome.range, next_offset=start, error=failure)
         return outcome
-
-    # Failures
 
     def _all_failed(self, group: Sequence[Routed], cause: str) -> list[Outcome]:
         now_ms = self._cluster.clock.now_ms()

@@ -16,10 +16,12 @@ _RECHECK_MS: Final = 20
 
 def first_ready(
     flights: Sequence[tuple[Connection, PendingResponse[R]]], clock: MonotonicClock, timeout_ms: int
-) -> int:
-    """The index of one whose answer has come or is coming in; after the timeout, the first."""
+) -> int | None:
+    """The index of one whose answer has come or is coming in; None after the timeout."""
+    if len(flights) == 1:
+        return 0
     deadline_ms = clock.now_ms() + timeout_ms
-    while len(flights) > 1 and clock.now_ms() < deadline_ms:
+    while clock.now_ms() < deadline_ms:
         for index, (connection, pending) in enumerate(flights):
             if pending.is_done or not connection.is_open or connection.poll_ready():
                 return index
@@ -27,7 +29,7 @@ def first_ready(
         for index, (connection, _) in enumerate(flights):
             if connection.fileno() in readable:
                 return index
-    return 0
+    return None
 
 
 def _poll(connections: Sequence[Connection]) -> set[int]:

@@ -279,6 +279,15 @@ def test_a_partial_batch_alone_is_asked_for_again_with_more_room(cluster: FakeCl
     assert fetched(client, max_bytes=40) == SPANS
 
 
+def test_an_answer_that_ends_before_the_offset_is_asked_for_again_with_more_room(
+    cluster: FakeCluster, client: KafkaClient
+) -> None:
+    """Brokers that start at the last entry of their index, and keep to the limit."""
+    whole = log(*SPANS, epoch=3)
+    serve(cluster, lambda node_id, wanted: found(wanted, records=whole[: wanted.partition_max_bytes]))
+    assert fetched(client, max_bytes=len(whole) // 3) == SPANS
+
+
 def test_an_answer_that_leaves_a_partition_out_is_asked_again(cluster: FakeCluster, client: KafkaClient) -> None:
     """As a broker does that throttles."""
     calls: list[int] = []
