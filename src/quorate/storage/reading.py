@@ -61,6 +61,7 @@ def _range_in(
         end = recent.boundary_at_or_before(start + max_bytes, size)
         first_end = recent.start_after(start, size)
     else:
+        state.keep_open(segment)
         start = segment.position_of(offset)
         next_base = state.segments.next_base_after(segment)
         is_whole = up_to_offset >= (state.log_end_offset if next_base is None else next_base)

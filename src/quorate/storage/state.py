@@ -13,7 +13,10 @@ from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.recent_batches import RecentBatches
+from quorate.storage.segment import Segment
 from quorate.storage.segments import Segments
+
+_MAX_RECENTLY_READ = 8
 
 
 class LogState:
@@ -21,6 +24,7 @@ class LogState:
 
     __slots__ = (
         "_cleaned_up_to",
+        "_recently_read",
         "config",
         "directory",
         "disk",
@@ -62,9 +66,20 @@ class LogState:
         self.log_end_offset = log_end_offset
         self.recent = RecentBatches(log_end_offset)
         self._cleaned_up_to: Offset | None = None
+        self._recently_read: list[Segment] = []
         self.truncations = 0  # How often the end of the log was taken away.
         # Set for good when the disk failed in a way that leaves unknown what it holds.
         self.failure: OSError | None = None
+
+    def keep_open(self, segment: Segment) -> None:
+        """A closed segment is being read: keep its files and index at hand, and let go of one that was long ago."""
+        if segment in self._recently_read:
+            return
+        self._recently_read.append(segment)
+        if len(self._recently_read) > _MAX_RECENTLY_READ:
+            oldest = self._recently_read.pop(0)
+            if oldest is not self.segments.active:
+                oldest.release()
 
     def tail(self) -> LogTail:
         """The end offset first: what is below it is then in this file, or in one that was sealed before."""

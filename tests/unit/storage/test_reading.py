@@ -1,3 +1,5 @@
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,6 +10,7 @@ from quorate.records.batch import iterate_batches
 from quorate.storage.cleaner import clean
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
+from quorate.storage.os_disk import OsDisk
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import NOW_MS, append, append_values, batch_of, open_log
 
@@ -154,3 +157,15 @@ def _expected(
         found.append(base)
         left -= size_bytes
     return found
+
+
+def test_a_reader_of_many_segments_keeps_few_files_open(tmp_path: Path) -> None:
+    log = PartitionLog.open(OsDisk(), f"{tmp_path}/topic-0", LogConfig(segment_bytes=2 * SIZE_BYTES))
+    append_values(log, *[b"x"] * 60)
+    log.sync()
+    open_before = len(os.listdir("/proc/self/fd"))
+
+    for offset in range(60):
+        assert read_offsets(log, offset)[0] == offset
+
+    assert len(os.listdir("/proc/self/fd")) - open_before <= 2 * 8
