@@ -12,7 +12,8 @@ from quorate.backup.planner import Plan
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.backup_run import BackupRuns, client_config
 from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import JobWatcher, SparkDriver, open_spark
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.spark_session import open_spark
 from quorate.pipeline.spark_settings import SparkSettings
 from quorate.pipeline.task_runner import FinishedTask, Work
 from tests.backup_commands import Backups

@@ -1,6 +1,8 @@
 """What users get wrong, and what may be out of order: one clear sentence, a status, and nothing written."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +86,22 @@ def test_second_cluster_under_the_same_backup_id_is_refused(backups: Backups, tm
         stranger = Backups(tmp_path, other.bootstrap)
         _assert_one_sentence(stranger.backup(topics={"include": ["none-*"]}), "use another backup_id")
     assert backups.catalog().numbers() == [1]
+
+
+def test_kafka_backup_is_the_same_commands_under_another_name(backups: Backups) -> None:
+    program = "import sys; sys.argv[0] = 'kafka-backup'; from quorate.cli.kafka_backup import main; main()"
+    (backups.folder / "storage").mkdir()
+    for command, expected in (
+        (["list-backups"], "0 backups"),
+        (["verify", "--backup-id", "x"], "kafka-backup: there is no"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *command, "--storage", backups.url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert expected in done.stdout + done.stderr
 
 
 def _assert_one_sentence(done: Finished, *parts: str) -> None:

@@ -10,7 +10,14 @@ import msgspec
 import typer
 
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.cli.spark_options import (
+    INTERRUPTED_STATUS,
+    FormatOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    interruptible,
+)
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
@@ -38,7 +45,11 @@ def backup(
     settings = with_spark(read_backup_config(config), master, remote)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
     with (
-        interruptible("what was committed stays, and the next run goes on from there"),
+        # A continuous backup has no other end, so a stop is none of a failure.
+        interruptible(
+            "what was committed stays, and the next run goes on from there",
+            status=0 if is_continuous else INTERRUPTED_STATUS,
+        ),
         ProgressDisplay("backup", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
@@ -79,7 +90,8 @@ class _Session:
         from quorate.backup.manifest_catalog import ManifestCatalog
         from quorate.backup.storage import open_storage
         from quorate.pipeline.backup_run import BackupRuns, client_config
-        from quorate.pipeline.spark_driver import SparkDriver, open_spark
+        from quorate.pipeline.spark_driver import SparkDriver
+        from quorate.pipeline.spark_session import open_spark
         from quorate.pipeline.spark_settings import SparkSettings
 
         self._config = config

@@ -28,14 +28,14 @@ FormatOption = Annotated[OutputFormat, typer.Option("--format", help="For people
 
 
 @contextmanager
-def interruptible(explanation: str) -> Iterator[None]:
+def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iterator[None]:
     """Ctrl-C and SIGTERM stop what runs inside the block; the explanation says what that means."""
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     except KeyboardInterrupt:
         print(f"quorate: stopped; {explanation}", file=sys.stderr, flush=True)
-        raise typer.Exit(INTERRUPTED_STATUS) from None
+        raise typer.Exit(status) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -60,7 +60,7 @@ def _verify_deeply(
     master: str | None,
     remote: str | None,
 ) -> "VerificationReport":
-    from quorate.pipeline.spark_driver import open_spark
+    from quorate.pipeline.spark_session import open_spark
     from quorate.pipeline.spark_settings import SparkSettings
     from quorate.pipeline.verification import pack_segments, segments_of, verify_on_spark
 

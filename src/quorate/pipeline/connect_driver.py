@@ -4,72 +4,48 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from quorate.kernel.errors import QuorateError
-from quorate.pipeline.classic_driver import failure_sentence
-from quorate.pipeline.spark_driver import JobWatcher, new_group_id
-from quorate.pipeline.task_runner import TaskRunner, Work, results_frame
+from quorate.pipeline.spark_driver import JobWatcher
+from quorate.pipeline.spark_job import SparkJob
+from quorate.pipeline.task_runner import TaskRunner, Work
 
-_WATCH_INTERVAL_S = 0.2
-_CANCEL_TIMEOUT_S = 5
+_ROWS_TO_SPREAD = 4096
 
 
 class ConnectDriver:
     def __init__(self, session: Any) -> None:
-        self.session = session
+        self._session = session
 
     def slots(self) -> int:
-        """The server's default parallelism: how many partitions a range gets that does not say."""
+        """The server's default parallelism: into how many partitions it puts rows when nobody says."""
         from pyspark.sql.functions import spark_partition_id
 
-        return int(self.session.range(0, 4096).select(spark_partition_id()).distinct().count())
+        return int(self._session.range(0, _ROWS_TO_SPREAD).select(spark_partition_id()).distinct().count())
 
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
-        job = _Job(self.session, TaskRunner(work, tasks, None), len(tasks))
-        self.session.registerProgressHandler(job.note_progress)
-        threading.Thread(target=job.run, daemon=True).start()
+        session, progress = self._session, _Progress(len(tasks))
+        job = SparkJob(
+            session,
+            TaskRunner(work, tasks, None),
+            len(tasks),
+            mark=session.addTag,
+            cancel=session.interruptTag,
+        )
+        session.registerProgressHandler(progress.note)
         try:
-            while not job.is_over.wait(_WATCH_INTERVAL_S):
-                watcher.tasks_finished([], job.finished_count)
-        except BaseException:
-            job.cancel()
-            job.is_over.wait(_CANCEL_TIMEOUT_S)
-            raise
+            threading.Thread(target=job.collect, daemon=True).start()
+            return job.watch(lambda: watcher.tasks_finished([], progress.finished_count))
         finally:
-            self.session.removeProgressHandler(job.note_progress)
-        return job.results()
+            session.removeProgressHandler(progress.note)
 
 
-class _Job:
-    """Collected in a thread of its own, and interrupted by its tag."""
+class _Progress:
+    """The server tells how many tasks are done, but not which."""
 
-    def __init__(self, session: Any, runner: TaskRunner, count: int) -> None:
-        self._session = session
-        self._runner = runner
-        self._count = count
-        self._tag = new_group_id()
-        self._rows: list[Any] = []
-        self._error: Exception | None = None
+    def __init__(self, task_count: int) -> None:
+        self._task_count = task_count
         self.finished_count = 0
-        self.is_over = threading.Event()
 
-    def run(self) -> None:
-        try:
-            self._session.addTag(self._tag)
-            self._rows = results_frame(self._session, self._runner, self._count).collect()
-        except Exception as error:
-            self._error = error
-        finally:
-            self.is_over.set()
-
-    def note_progress(self, stages: Any, **_: Any) -> None:
-        # A task that is tried again is counted twice.
+    def note(self, stages: Any, **_: Any) -> None:
         finished = sum(stage.num_completed_tasks for stage in stages or ())
-        self.finished_count = min(self._count, max(self.finished_count, finished))
-
-    def cancel(self) -> None:
-        self._session.interruptTag(self._tag)
-
-    def results(self) -> list[bytes]:
-        if self._error is not None:
-            raise QuorateError(failure_sentence(self._error)) from self._error
-        return [bytes(row.result) for row in self._rows]
+        # A task that was tried again is counted twice.
+        self.finished_count = min(self._task_count, max(self.finished_count, finished))

@@ -37,14 +37,18 @@ def effective_master(master: str) -> str:
     return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
-def spark_conf(settings: SparkSettings, jvm_options: list[str], package_zip: Path | None) -> dict[str, str]:
-    """All that the session is started with; what the user set wins."""
+def spark_conf(
+    settings: SparkSettings, jvm_options: list[str], *, folder: Path, package_zip: Path | None
+) -> dict[str, str]:
+    """All that the session is started with; what the user set wins. ``folder`` is deleted after the session."""
     conf = dict(_QUICK_START_CONF)
+    conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     conf["spark.master"] = effective_master(settings.master)
     conf["spark.driver.extraJavaOptions"] = " ".join([*QUICK_START_JVM_OPTIONS, *jvm_options])
     if settings.is_local:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.python.daemon.module"] = _DAEMON_MODULE
+        conf["spark.local.dir"] = str(folder)
     if package_zip is not None:
         conf["spark.submit.pyFiles"] = str(package_zip)
     return conf | settings.conf

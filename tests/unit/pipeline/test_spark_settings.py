@@ -4,6 +4,8 @@ import pytest
 
 from quorate.pipeline.spark_settings import SparkSettings, effective_master, spark_conf
 
+FOLDER = Path("/tmp/session")
+
 
 @pytest.mark.parametrize(
     ("master", "expected"),
@@ -21,13 +23,17 @@ def test_local_master_always_retries_killed_workers(master: str, expected: str) 
 
 
 def test_own_daemon_only_where_the_package_is_sure_to_be_installed() -> None:
-    assert "spark.python.daemon.module" in spark_conf(SparkSettings(master="local[2]"), [], None)
-    cluster = spark_conf(SparkSettings(master="spark://host:7077"), [], Path("quorate.zip"))
+    assert "spark.python.daemon.module" in spark_conf(
+        SparkSettings(master="local[2]"), [], folder=FOLDER, package_zip=None
+    )
+    cluster = spark_conf(SparkSettings(master="spark://host:7077"), [], folder=FOLDER, package_zip=Path("quorate.zip"))
     assert "spark.python.daemon.module" not in cluster
     assert cluster["spark.submit.pyFiles"] == "quorate.zip"
 
 
 def test_settings_of_the_user_win() -> None:
-    conf = spark_conf(SparkSettings(conf={"spark.ui.enabled": "true"}), ["-Xshare:auto"], None)
+    conf = spark_conf(
+        SparkSettings(conf={"spark.ui.enabled": "true"}), ["-Xshare:auto"], folder=FOLDER, package_zip=None
+    )
     assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.driver.extraJavaOptions"].endswith("-Xshare:auto")

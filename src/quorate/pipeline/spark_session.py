@@ -1,0 +1,117 @@
+"""Opens a Spark session: on a local master, on a cluster, or on a Spark Connect server. Does I/O.
+
+The same jobs run on all three. The first two have a JVM of their own, whose log goes to a file; it is shown only where
+Spark itself fails.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from quorate.kernel.errors import QuorateError
+from quorate.pipeline.class_archive import ClassArchive, cache_folder
+from quorate.pipeline.java import find_java
+from quorate.pipeline.package_zip import write_package_zip
+from quorate.pipeline.spark_driver import SparkDriver
+from quorate.pipeline.spark_settings import QUICK_START_JVM_OPTIONS, SparkSettings, spark_conf
+
+_JVM_EXIT_TIMEOUT_S = 5
+_RECORDING_TIMEOUT_S = 60
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT_S = 10
+
+
+@contextlib.contextmanager
+def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[SparkDriver]:
+    """A session inside the block. ``say`` tells the user of what takes a while."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise QuorateError("this needs Spark: pip install 'quorate[backup]'") from None
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # It reports every connection that a stopping JVM closes.
+    warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
+    with tempfile.TemporaryDirectory(prefix="quorate-spark-") as folder:
+        if settings.remote is not None:
+            opened = _connect(settings, settings.remote, Path(folder))
+        else:
+            opened = _launch(settings, name, Path(folder), say)
+        with opened as driver:
+            yield driver
+
+
+@contextlib.contextmanager
+def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[SparkDriver]:
+    from quorate.pipeline.classic_driver import ClassicDriver
+    from quorate.pipeline.driver_jvm import DriverJvm
+
+    archive = _class_archive(find_java(os.environ))
+    package_zip = None if settings.is_local else write_package_zip(folder)
+    conf = spark_conf(settings, archive.jvm_options(), folder=folder, package_zip=package_zip)
+    jvm = DriverJvm(folder / "spark.log")
+    try:
+        session = jvm.start(conf, name)
+        yield ClassicDriver(session)
+    except BaseException:
+        jvm.kill()
+        archive.discard()
+        raise
+    if archive.is_recording:
+        say("keeping Spark's loaded classes, so that it starts in half the time from now on")
+        jvm.stop(_RECORDING_TIMEOUT_S)
+        archive.keep_recorded()
+    else:
+        jvm.stop(_JVM_EXIT_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[SparkDriver]:
+    try:
+        from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
+
+        from quorate.pipeline.connect_driver import ConnectDriver
+    except ImportError as error:
+        raise QuorateError(f"--remote needs Spark Connect: pip install 'quorate[connect]' ({error})") from None
+    from pyspark.sql import SparkSession
+
+    from quorate.pipeline.driver_jvm import first_line
+
+    try:
+        _check_listening(remote)
+        session: Any = SparkSession.builder.remote(remote).create()
+        for key, value in settings.conf.items():
+            session.conf.set(key, value)
+        session.addArtifacts(str(write_package_zip(folder)), pyfile=True)
+    except Exception as error:
+        raise QuorateError(f"no Spark Connect session with {remote}: {first_line(error)}") from None
+    try:
+        yield ConnectDriver(session)
+    finally:
+        with contextlib.suppress(Exception):
+            session.stop()
+        # Set by the session, and taken by every later one in this process for "on Connect".
+        for variable in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+            os.environ.pop(variable, None)
+
+
+def _check_listening(remote: str) -> None:
+    """The session itself would try for ten minutes."""
+    address = urlsplit(remote)
+    host, port = address.hostname or "", address.port or _CONNECT_PORT
+    socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+
+
+def _class_archive(java: Path) -> ClassArchive:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    ingredients = [str(java.resolve()), pyspark.__version__, str(home), *QUICK_START_JVM_OPTIONS]
+    with contextlib.suppress(OSError):
+        ingredients.append((java.resolve().parent.parent / "release").read_text())
+    return ClassArchive(cache_folder(os.environ), ingredients)
