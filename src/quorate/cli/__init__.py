@@ -1,5 +1,6 @@
 """The command line. One module per command; this one joins them and turns mistakes into one sentence each."""
 
+import logging
 import sys
 from typing import Annotated
 
@@ -35,6 +36,8 @@ def main() -> None:
 
 
 def run(commands: typer.Typer, name: str) -> None:
+    # What is tried again is no news to a user: the outcome is told in one sentence. A node keeps a log of its own.
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
     try:
         commands()
     except QuorateError as error:

@@ -21,7 +21,7 @@ def serve(
     from quorate.broker.config import Address, parse_node_config
     from quorate.broker.process import run_node
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
     try:
         node_config = parse_node_config(config.read_text())
     except OSError as error:
