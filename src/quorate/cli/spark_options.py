@@ -30,14 +30,16 @@ FormatOption = Annotated[OutputFormat, typer.Option("--format", help="For people
 @contextmanager
 def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iterator[None]:
     """Ctrl-C and SIGTERM stop what runs inside the block; the explanation says what that means."""
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    # SIGINT too: a shell that starts a command in the background has it ignored.
+    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     except KeyboardInterrupt:
         print(f"quorate: stopped; {explanation}", file=sys.stderr, flush=True)
         raise typer.Exit(status) from None
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a signal handler

@@ -20,7 +20,9 @@ def up(
     """Run a local cluster, one process a node, until Ctrl-C. What was written is there again at the next start."""
     if nodes > 1:
         raise QuorateError("this version runs a cluster of one node: --nodes 1")
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # SIGINT too: a shell that starts the command in the background has it ignored.
+        signal.signal(number, _interrupt)
     try:
         with LocalCluster(data.absolute(), [port + index for index in range(nodes)]) as cluster:
             for node in cluster.nodes:
