@@ -32,7 +32,10 @@ IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
 TOPICS = 251 if IS_HEAVY else 12
 MOST_PARTITIONS = 12 if IS_HEAVY else 4
 RECORDS = 60 if IS_HEAVY else 300
-BYTES_PER_SECOND = 1_500_000 if IS_HEAVY else 800_000
+# Many fetches long: a task that has all its data after the first one would not notice that the leader died.
+LONG_RECORDS = 24_000
+RANGE_BYTES = (1 if IS_HEAVY else 64) * 1024 * 1024
+BYTES_PER_SECOND = 2_500_000
 READ_COMMITTED = {"isolation.level": "read_committed"}
 
 
@@ -96,6 +99,8 @@ def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
     for topic, partitions in topics.items():
         create(client, topic, partitions)
         produce(kafka.bootstrap, topic, RECORDS * partitions, value_size=1000)
+    longest = next(iter(topics))
+    produce(kafka.bootstrap, longest, LONG_RECORDS, first=RECORDS, value_size=1000)
     disturbances = itertools.chain.from_iterable(_disturb(kafka, leadership, topics) for _ in itertools.count())
     ticks = itertools.count()
 
@@ -104,7 +109,8 @@ def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
             next(disturbances)()
 
     try:
-        report = runs.run(f"{name}-t*", during=disturb, rate_limit_bytes_per_second=BYTES_PER_SECOND)
+        limits = {"range_bytes": RANGE_BYTES, "rate_limit_bytes_per_second": BYTES_PER_SECOND}
+        report = runs.run(f"{name}-t*", during=disturb, **limits)
     finally:
         _bring_all_back(kafka)
 
