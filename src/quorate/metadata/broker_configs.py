@@ -222,7 +222,7 @@ _OWN = (
     ConfigDefinition(
         name="socket.send.buffer.bytes",
         type=ConfigType.INT,
-        default="102400",
+        default="262144",
         check=at_least(-1),
         read_only=True,
         documentation="The send buffer of a client's socket; -1 leaves it to the operating system.",

@@ -31,7 +31,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int = 100 * 1024 * 1024
     max_requests_in_flight: int = 128
     #: Of the socket; -1 leaves it to the system.
-    send_buffer_bytes: int = 102_400
+    send_buffer_bytes: int = 262_144
 
 
 class ConnectionObserver(Protocol):
