@@ -1,7 +1,7 @@
 """The partitions of this node: opened, reconfigured and deleted as the metadata says, and looked up by requests."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 from quorate.broker.config import Durability
@@ -17,8 +17,6 @@ from quorate.storage.checkpoints import read_topic_id, write_topic_id
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-Opened = Callable[[Partition], None]
 
 
 class Partitions:

@@ -59,10 +59,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
 
     @property
-    def requests_in_flight(self) -> int:
-        return len(self._pending)
-
-    @property
     def is_quiet(self) -> bool:
         """Whether the peer is owed nothing."""
         return not self._pending and not self._outbox.is_blocked
