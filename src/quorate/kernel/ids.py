@@ -13,6 +13,8 @@ PartitionIndex = NewType("PartitionIndex", int)
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
+#: Of the metadata quorum; has nothing to do with the leader epochs of partitions.
+Term = NewType("Term", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 GroupId = NewType("GroupId", str)
