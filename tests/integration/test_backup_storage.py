@@ -13,6 +13,7 @@ from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline import copy_task
+from quorate.pipeline.backup_inventory import segments_of, take_inventory
 from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
 from tests.integration.backup_storage import object_servers
@@ -70,17 +71,65 @@ def test_wrong_bucket_is_one_sentence_before_anything_is_copied(backups: Backups
     assert "no-such-bucket" in done.errors
 
 
-def test_object_damaged_by_one_bit_is_named(backups: Backups) -> None:
-    run_in_process(backups, backups.write_config(backup=SMALL_RANGES), InThisProcess)
-    paths = backups.object_paths()
-    assert len(paths) >= 3
+def test_object_damaged_by_one_bit_is_named(tmp_path: Path) -> None:
+    """Every object of two runs, segments and manifests, at many places: the quick check finds them all."""
+    with QuorateNode.start(tmp_path / "node", settings={"durability": "os"}) as node:
+        backups = Backups(tmp_path, node.bootstrap)
+        config = backups.write_config(backup=SMALL_RANGES | {"mode": "incremental"})
+        create_topics(node.bootstrap, NewTopic(TOPIC, 3))
+        for _ in range(2):
+            produce(node.bootstrap, TOPIC, 100)
+            run_in_process(backups, config, InThisProcess)
+    root = backups.folder / "storage" / BACKUP_ID
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    assert len(paths) >= 3 + 3 + 2
+    assert _damages(backups) == []
     for path in paths:
         content = path.read_bytes()
-        for position in (0, len(content) // 3, len(content) - 1):
-            path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
-            report = verify_quickly(open_storage(_location(backups)), backups.manifest(), QuietWatcher())
-            assert [Path(damage.name).name for damage in report.damages] == [path.name]
+        for position in {0, len(content) - 1, *range(0, len(content), len(content) // 20)}:
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << position % 8
+            path.write_bytes(damaged)
+            assert _damages(backups) == [str(path.relative_to(root))]
         path.write_bytes(content)
+
+
+@pytest.mark.parametrize("options", [[], ["--deep"]])
+@pytest.mark.parametrize("kind", ["segment", "newest manifest", "older manifest"])
+def test_verify_names_the_damaged_object_and_says_so_by_its_status(
+    backups: Backups, kind: str, options: list[str]
+) -> None:
+    config = backups.write_config(backup=SMALL_RANGES)
+    for _ in range(2):
+        run_in_process(backups, config, InThisProcess)
+    manifests = sorted((backups.folder / "storage" / BACKUP_ID / "manifests").iterdir())
+    path = {"segment": backups.object_paths()[0], "newest manifest": manifests[1], "older manifest": manifests[0]}[kind]
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+
+    done = backups.verify(*options)
+
+    assert done.status == 1, done
+    (line,) = [line for line in done.output.splitlines() if line.startswith("damaged: ")]
+    assert path.name in line
+    assert done.output.splitlines()[-1].endswith("1 damaged")
+
+
+def test_damaged_newest_manifest_stops_the_next_run_and_nothing_is_written(backups: Backups) -> None:
+    config = backups.write_config(backup=SMALL_RANGES | {"mode": "incremental"})
+    for _ in range(2):
+        run_in_process(backups, config, InThisProcess)
+    newest = backups.folder / "storage" / BACKUP_ID / "manifests" / "000002.json"
+    newest.write_bytes(newest.read_bytes().replace(b"read_committed", b"read_committee"))
+    before = backups.object_paths()
+
+    done = run_quorate("backup", "--config", str(config))
+
+    assert done.status == 1
+    assert "000002.json is damaged: it does not match its SHA-256" in done.errors
+    assert "Traceback" not in done.errors
+    assert (backups.catalog().numbers(), backups.object_paths()) == ([1, 2], before)
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 5, 8])
@@ -96,10 +145,18 @@ def test_storage_that_fails_at_every_nth_call_never_gets_a_manifest_with_a_missi
     except QuorateError:
         assert backups.catalog().numbers() == []
     else:
-        report = verify_quickly(open_storage(_location(backups)), backups.manifest(), QuietWatcher())
-        assert (report.record_count, report.damages) == (3000, [])
+        assert sum(entry.record_count for entry in segments_of(backups.manifest())) == 3000
+        assert _damages(backups) == []
     assert calls.failed
     assert ManifestCatalog(open_storage(_location(backups)), BACKUP_ID).numbers() in ([], [1])
+
+
+def _damages(backups: Backups) -> list[str]:
+    """The names of the objects that the quick check complains about."""
+    inventory = take_inventory(backups.catalog())
+    assert inventory is not None
+    report = verify_quickly(open_storage(_location(backups)), inventory, QuietWatcher())
+    return [damage.name for damage in report.damages]
 
 
 def _location(backups: Backups) -> StorageLocation:

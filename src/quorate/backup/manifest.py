@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from quorate.backup.errors import DamagedManifest
+from quorate.backup.manifest_seal import is_sealed, seal
 from quorate.backup.segment_layout import EpochStart
 from quorate.backup.segment_writer import FinishedSegment
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
@@ -216,11 +217,13 @@ def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    return msgspec.json.encode(manifest) + b"\n"
+    return seal(msgspec.json.encode(manifest))
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
     """Read a manifest; ``name`` is for the error."""
+    if not is_sealed(data):
+        raise DamagedManifest(f"manifest {name} is damaged: it does not match its SHA-256")
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
         if version != FORMAT_VERSION:

@@ -28,8 +28,8 @@ class ManifestCatalog:
     """``storage`` is the backup's own folder."""
 
     def __init__(self, storage: ObjectStorage, backup_id: str) -> None:
+        self.backup_id = backup_id
         self._storage = storage
-        self._backup_id = backup_id
         self._probed = False
 
     def numbers(self) -> list[int]:
@@ -46,9 +46,9 @@ class ManifestCatalog:
         try:
             data = self._storage.read(name)
         except ObjectNotFound:
-            raise BackupError(f"backup {self._backup_id} has no manifest {number}") from None
+            raise BackupError(f"backup {self.backup_id} has no manifest {number}") from None
         manifest = decode_manifest(data, self._storage.url_of(name))
-        if manifest.number != number or manifest.backup_id != self._backup_id:
+        if manifest.number != number or manifest.backup_id != self.backup_id:
             raise DamagedManifest(
                 f"manifest {self._storage.url_of(name)} says that it is number {manifest.number} "
                 f"of backup {manifest.backup_id}: it was copied or renamed"
@@ -93,7 +93,7 @@ class ManifestCatalog:
             # A request that was sent again may have met the object of its own first try.
             if self.read(manifest.number).run_id != manifest.run_id:
                 raise CommitConflict(
-                    f"another run has committed manifest {manifest.number} of backup {self._backup_id} first; "
+                    f"another run has committed manifest {manifest.number} of backup {self.backup_id} first; "
                     "nothing of this run was committed"
                 ) from None
         except StorageError:

@@ -44,6 +44,7 @@ def backup(
 
     settings = with_spark(read_backup_config(config), master, remote)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
+    orphan_age_ms = round(orphan_age_hours * _HOUR_MS)
     with (
         # A continuous backup has no other end, so a stop is none of a failure.
         interruptible(
@@ -55,9 +56,9 @@ def backup(
     ):
         session = _Session(settings, display, stack)
         if is_continuous:
-            session.run_continuously(output_format)
+            session.run_continuously(output_format, orphan_age_ms)
         else:
-            report = session.run_once(orphan_age_ms=round(orphan_age_hours * _HOUR_MS))
+            report = session.run_once(orphan_age_ms)
             show_report(report, output_format)
     if report.failures:
         raise typer.Exit(1)
@@ -110,19 +111,28 @@ class _Session:
 
         self._runs = BackupRuns(config, client_config(config), self._catalog, start_spark)
 
-    def run_once(self, *, orphan_age_ms: int) -> "RunReport":
-        from quorate.pipeline.cluster_capture import now_ms
-        from quorate.pipeline.orphan_collection import collect_orphans
-
+    def run_once(self, orphan_age_ms: int) -> "RunReport":
         self._check_storage()
         report = self._runs.run(self._display)
         assert report is not None, "an unchanged run was to be committed too"
-        deleted = collect_orphans(self._storage, self._catalog, now_ms=now_ms(), safe_age_ms=orphan_age_ms)
-        if deleted:
-            self._display.say(f"{len(deleted)} objects of unfinished runs were deleted")
+        self._collect_orphans(orphan_age_ms)
         return report
 
-    def run_continuously(self, output_format: OutputFormat) -> NoReturn:
+    def _collect_orphans(self, safe_age_ms: int) -> None:
+        """The run is committed: what fails here is told, and is no failure of the run."""
+        from quorate.backup.errors import BackupError
+        from quorate.pipeline.cluster_capture import now_ms
+        from quorate.pipeline.orphan_collection import collect_orphans
+
+        try:
+            deleted = collect_orphans(self._storage, self._catalog, now_ms=now_ms(), safe_age_ms=safe_age_ms)
+        except BackupError as error:
+            self._display.say(f"objects of unfinished runs were not deleted: {error}")
+        else:
+            if deleted:
+                self._display.say(f"{len(deleted)} objects of unfinished runs were deleted")
+
+    def run_continuously(self, output_format: OutputFormat, orphan_age_ms: int) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
 
@@ -144,6 +154,8 @@ class _Session:
                 pause_s = interval_s
                 if report is not None:
                     show_report(report, output_format)
+                if rounds == 1:  # What runs before this one left; this one stops in good order, or is not the last.
+                    self._collect_orphans(orphan_age_ms)
             time.sleep(pause_s)
 
     def _check_storage(self) -> None:

@@ -1,4 +1,4 @@
-"""``quorate verify``: read a backup's objects and compare them with its manifest."""
+"""``quorate verify``: read a backup's objects and compare them with its manifests."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +10,8 @@ from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, 
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.manifest import Manifest
     from quorate.backup.storage_url import StorageLocation
+    from quorate.pipeline.backup_inventory import Inventory
     from quorate.pipeline.verification import VerificationReport
 
 
@@ -21,33 +21,37 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     deep: Annotated[
         bool, typer.Option("--deep", help="Also open every frame and check every batch, on Spark.")
     ] = False,
+    newest_only: Annotated[
+        bool, typer.Option("--newest-only", help="Leave out older manifests, and what only they name.")
+    ] = False,
     endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Check that every object of the newest manifest is there and is what was written."""
+    """Check that every object of a backup is there and is what was written."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifest_catalog import ManifestCatalog
     from quorate.backup.storage import open_storage
     from quorate.backup.storage_url import StorageLocation
-    from quorate.pipeline.verification import segments_of, verify_quickly
+    from quorate.pipeline.backup_inventory import take_inventory
+    from quorate.pipeline.verification import verify_quickly
 
     check_backup_id(backup_id)
     location = StorageLocation(storage, endpoint).below(backup_id)
     opened = open_storage(location)
-    manifest = ManifestCatalog(opened, backup_id).latest()
-    if manifest is None:
+    inventory = take_inventory(ManifestCatalog(opened, backup_id), newest_only=newest_only)
+    if inventory is None:
         raise QuorateError(f"there is no backup {backup_id} in {storage}")
     with (
         interruptible("not everything was verified"),
         ProgressDisplay("verify", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
         if deep:
-            report = _verify_deeply(location, manifest, display, master, remote)
+            report = _verify_deeply(location, inventory, display, master, remote)
         else:
-            _begin(display, manifest, [entry.size_bytes for entry in segments_of(manifest)])
-            report = verify_quickly(opened, manifest, display)
+            _begin(display, inventory, [entry.size_bytes for entry in inventory.segments])
+            report = verify_quickly(opened, inventory, display)
     _show(report, output_format)
     if report.damages:
         raise typer.Exit(1)
@@ -55,27 +59,27 @@ def verify(  # noqa: PLR0917 - typer calls it by name
 
 def _verify_deeply(
     location: "StorageLocation",
-    manifest: "Manifest",
+    inventory: "Inventory",
     display: ProgressDisplay,
     master: str | None,
     remote: str | None,
 ) -> "VerificationReport":
     from quorate.pipeline.spark_session import open_spark
     from quorate.pipeline.spark_settings import SparkSettings
-    from quorate.pipeline.verification import pack_segments, segments_of, verify_on_spark
+    from quorate.pipeline.verification import pack_segments, verify_on_spark
 
     settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
     display.say("starting Spark")
-    with open_spark(settings, f"quorate verify {manifest.backup_id}", display.say) as spark:
-        tasks = pack_segments(segments_of(manifest))
-        _begin(display, manifest, [sum(entry.size_bytes for entry in task) for task in tasks])
-        return verify_on_spark(spark, location, manifest, display)
+    with open_spark(settings, f"quorate verify {inventory.backup_id}", display.say) as spark:
+        tasks = pack_segments(inventory.segments)
+        _begin(display, inventory, [sum(entry.size_bytes for entry in task) for task in tasks])
+        return verify_on_spark(spark, location, inventory, display)
 
 
-def _begin(display: ProgressDisplay, manifest: "Manifest", task_bytes: list[int]) -> None:
+def _begin(display: ProgressDisplay, inventory: "Inventory", task_bytes: list[int]) -> None:
     from quorate.pipeline.run_progress import RunProgress
 
-    display.say(f"{len(manifest.object_names())} objects of manifest {manifest.number}")
+    display.say(f"{len(inventory.segments)} objects of {inventory.manifest_count} manifests")
     display.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
 
 

@@ -1,19 +1,20 @@
-"""Checks the objects of a backup against its manifest, and names every one that is damaged. Does I/O.
+"""Checks the objects of a backup against its manifests, and names every one that is damaged. Does I/O.
 
 The quick check compares presence, size and SHA-256 and runs on threads here. The deep one opens every frame and checks
-every batch, and runs on Spark.
+every batch, and runs on Spark. Manifests were checked against themselves when the inventory was taken.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from quorate.backup.errors import BackupError, DamagedSegment, StorageError
-from quorate.backup.manifest import Manifest, SegmentEntry
+from quorate.backup.manifest import SegmentEntry
 from quorate.backup.segment_verification import verify_deeply, verify_hash
 from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
+from quorate.pipeline.backup_inventory import Damage, Inventory
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
 from quorate.pipeline.task_runner import FinishedTask, Outcome
 
@@ -22,16 +23,12 @@ _TASK_BYTES = 128 * 1024 * 1024
 _SEGMENTS_PER_TASK = 1000
 
 
-class Damage(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    message: str
-
-
 class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
     manifest_number: int
     deep: bool
-    objects: int
+    manifests: int
+    objects: int  # Without the manifests.
     record_count: int
     size_bytes: int
     damages: list[Damage]
@@ -51,35 +48,23 @@ class DeepCheck:
         return Outcome(msgspec.msgpack.encode(damages), size_bytes, records)
 
 
-def verify_quickly(storage: ObjectStorage, manifest: Manifest, watcher: JobWatcher) -> VerificationReport:
+def verify_quickly(storage: ObjectStorage, inventory: Inventory, watcher: JobWatcher) -> VerificationReport:
     damages: list[Damage] = []
-    entries = segments_of(manifest)
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(lambda entry: _check(storage, entry, verify_hash), entries)
-        for index, (entry, damage) in enumerate(zip(entries, found, strict=True)):
+        found = pool.map(lambda entry: _check(storage, entry, verify_hash), inventory.segments)
+        for index, (entry, damage) in enumerate(zip(inventory.segments, found, strict=True)):
             damages += [] if damage is None else [damage]
             watcher.tasks_finished([FinishedTask(index, entry.size_bytes, entry.record_count)], index + 1)
-    return _report(manifest, entries, damages, deep=False)
+    return _report(inventory, damages, deep=False)
 
 
 def verify_on_spark(
-    spark: SparkDriver, location: StorageLocation, manifest: Manifest, watcher: JobWatcher
+    spark: SparkDriver, location: StorageLocation, inventory: Inventory, watcher: JobWatcher
 ) -> VerificationReport:
-    entries = segments_of(manifest)
-    tasks = [msgspec.msgpack.encode(task) for task in pack_segments(entries)]
+    tasks = [msgspec.msgpack.encode(task) for task in pack_segments(inventory.segments)]
     rows = spark.run(DeepCheck(location), tasks, watcher) if tasks else []
     damages = [damage for row in rows for damage in msgspec.msgpack.decode(row, type=list[Damage])]
-    return _report(manifest, entries, sorted(damages, key=lambda damage: damage.name), deep=True)
-
-
-def segments_of(manifest: Manifest) -> list[SegmentEntry]:
-    """Every object that the manifest names, superseded ones too."""
-    found: list[SegmentEntry] = []
-    for topic in manifest.topics:
-        for partition in topic.partitions:
-            found += partition.segments
-            found += [segment for tail in partition.superseded for segment in tail.segments]
-    return found
+    return _report(inventory, damages, deep=True)
 
 
 def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
@@ -109,15 +94,14 @@ def _check(
     return None
 
 
-def _report(
-    manifest: Manifest, entries: Sequence[SegmentEntry], damages: list[Damage], *, deep: bool
-) -> VerificationReport:
+def _report(inventory: Inventory, damages: list[Damage], *, deep: bool) -> VerificationReport:
     return VerificationReport(
-        backup_id=manifest.backup_id,
-        manifest_number=manifest.number,
+        backup_id=inventory.backup_id,
+        manifest_number=inventory.manifest_number,
         deep=deep,
-        objects=len(entries),
-        record_count=sum(entry.record_count for entry in entries),
-        size_bytes=sum(entry.size_bytes for entry in entries),
-        damages=damages,
+        manifests=inventory.manifest_count,
+        objects=len(inventory.segments),
+        record_count=sum(entry.record_count for entry in inventory.segments),
+        size_bytes=sum(entry.size_bytes for entry in inventory.segments),
+        damages=sorted([*inventory.damages, *damages], key=lambda damage: damage.name),
     )

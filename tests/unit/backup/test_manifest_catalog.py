@@ -1,6 +1,7 @@
 """Publishing and reading manifests: one winner, no guess, and nothing named that is not there."""
 
 import contextlib
+import hashlib
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from quorate.backup.errors import BackupError, CommitConflict, DamagedManifest, 
 from quorate.backup.manifest import Manifest, Mode, encode_manifest
 from quorate.backup.manifest_catalog import ManifestCatalog, list_backup_ids
 from quorate.backup.manifest_commit import commit
+from quorate.backup.manifest_seal import seal
 from quorate.backup.merging import merge_results
 from quorate.backup.planner import plan_run
 from quorate.backup.segment_verification import verify_hash
@@ -46,10 +48,11 @@ def test_a_manifest_read_error_is_not_taken_for_the_first_run(fails_at: int) -> 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "cannot be read"),
-        (b"{", "cannot be read"),
-        (b'{"format_version": 1}', "cannot be read"),
-        (b'{"format_version": 2}', "has format version 2; this version of quorate knows 1"),
+        (b"", "is damaged: it does not match its SHA-256"),
+        (b"{", "is damaged: it does not match its SHA-256"),
+        (b'{"format_version":1}\n', "is damaged: it does not match its SHA-256"),
+        (seal(b'{"format_version":1}'), "cannot be read"),
+        (seal(b'{"format_version":2}'), "has format version 2; this version of quorate knows 1"),
     ],
 )
 def test_a_damaged_manifest_stops_and_history_is_not_overwritten(content: bytes, complaint: str) -> None:
@@ -64,10 +67,35 @@ def test_a_damaged_manifest_stops_and_history_is_not_overwritten(content: bytes,
 def test_every_cut_of_a_manifest_is_refused() -> None:
     storage = MemoryStorage()
     whole = encode_manifest(run_backup(storage, log_of(2), "one"))
-    for length in range(len(whole) - 1):
+    for length in range(len(whole)):
         storage.store("manifests/000001.json", whole[:length])
         with pytest.raises(DamagedManifest):
             catalog_of(storage).latest()
+
+
+def test_every_flipped_bit_of_a_manifest_is_found_and_an_older_one_does_not_take_its_place() -> None:
+    storage, log = MemoryStorage(), log_of(2)
+    run_backup(storage, log, "one")
+    log.append(4)
+    run_backup(storage, log, "two")
+    whole = storage.contents["manifests/000002.json"]
+    for position in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << bit
+            storage.store("manifests/000002.json", bytes(damaged))
+            with pytest.raises(DamagedManifest, match=r"^manifest \S+/manifests/000002\.json is damaged: "):
+                catalog_of(storage).latest()
+
+
+def test_a_manifest_is_plain_json_with_its_digest_at_the_end() -> None:
+    storage = MemoryStorage()
+    run_backup(storage, log_of(2), "one")
+    content, _, tail = storage.contents["manifests/000001.json"].rpartition(b',"sha256":')
+
+    document = msgspec.json.decode(storage.contents["manifests/000001.json"])
+    assert list(document)[-1] == "sha256"
+    assert tail == b'"%s"}\n' % hashlib.sha256(content).hexdigest().encode()
 
 
 def test_a_manifest_with_a_hole_in_its_offsets_is_refused() -> None:

@@ -1,0 +1,56 @@
+"""What a backup consists of: its manifests, and every segment that one of them names. Does I/O."""
+
+import msgspec
+
+from quorate.backup.errors import BackupError
+from quorate.backup.manifest import Manifest, SegmentEntry
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.object_names import manifest_name
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True):
+    name: str  # Of the object, below the backup's folder.
+    message: str
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    backup_id: str
+    manifest_number: int  # Of the newest.
+    manifest_count: int
+    segments: list[SegmentEntry]
+    damages: list[Damage]  # Manifests that cannot be read; what only they name is not among the segments.
+
+
+def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> Inventory | None:
+    """Read the manifests, the newest first. None where the storage answered, and has none."""
+    numbers = catalog.numbers()
+    if not numbers:
+        return None
+    wanted = numbers[-1:] if newest_only else range(numbers[0], numbers[-1] + 1)
+    segments: dict[str, SegmentEntry] = {}
+    damages: list[Damage] = []
+    for number in reversed(wanted):
+        try:
+            manifest = catalog.read(number)
+        except BackupError as error:
+            damages.append(Damage(name=manifest_name(number), message=str(error)))
+            continue
+        for each in segments_of(manifest):
+            segments.setdefault(each.name, each)  # A later manifest knows more of it: what was superseded.
+    return Inventory(
+        backup_id=catalog.backup_id,
+        manifest_number=numbers[-1],
+        manifest_count=len(wanted),
+        segments=list(segments.values()),
+        damages=damages,
+    )
+
+
+def segments_of(manifest: Manifest) -> list[SegmentEntry]:
+    """Every segment that the manifest names, superseded ones too."""
+    found: list[SegmentEntry] = []
+    for topic in manifest.topics:
+        for partition in topic.partitions:
+            found += partition.segments
+            found += [segment for tail in partition.superseded for segment in tail.segments]
+    return found
