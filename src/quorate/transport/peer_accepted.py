@@ -1,0 +1,148 @@
+"""A connection that a peer dialled: its messages and requests come in, the answers go back."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Protocol
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_errors import PeerProtocolError
+from quorate.transport.peer_frames import FrameKind, encode_correlated, encode_frame, split_correlation_id
+from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection, objection
+from quorate.transport.peer_local import LocalPeer
+from quorate.transport.peer_stream import PeerStream
+
+logger = logging.getLogger(__name__)
+
+
+class AcceptedOwner(Protocol):
+    """The listener that a connection belongs to."""
+
+    def connection_opened(self, connection: "AcceptedConnection") -> None: ...
+
+    def peer_introduced(self, connection: "AcceptedConnection", hello: Hello) -> None: ...
+
+    def peer_refused(self, connection: "AcceptedConnection", node_id: NodeId | None, rejection: Rejection) -> None: ...
+
+    def connection_closed(self, connection: "AcceptedConnection", reason: str) -> None: ...
+
+
+class AcceptedConnection:
+    def __init__(self, local: LocalPeer, owner: AcceptedOwner) -> None:
+        self._local = local
+        self._loop = local.loop
+        self._config = local.config
+        self._handler = local.handler
+        self._owner = owner
+        self._requests: set[asyncio.Future[bytes]] = set()
+        #: Who dialled; None until it has introduced itself.
+        self.peer_id: NodeId | None = None
+        self.remote_host = ""
+        self.closed: asyncio.Future[str] = local.loop.create_future()
+
+    def end(self, reason: str) -> None:
+        self._stream.end(reason)
+
+    def abort(self, reason: str) -> None:
+        self._stream.abort(reason)
+
+    def stream_opened(self, stream: PeerStream) -> None:
+        self._stream = stream
+        self.remote_host = stream.remote_host
+        self._watch = self._loop.call_later(self._config.connect_timeout_ms / 1000, self._check_introduced)
+        self._owner.connection_opened(self)
+
+    def stream_closed(self, reason: str) -> None:
+        self._watch.cancel()
+        for request in list(self._requests):
+            request.cancel()
+        if not self.closed.done():
+            self.closed.set_result(reason)
+        self._owner.connection_closed(self, reason)
+
+    def frame_received(self, kind: FrameKind, body: memoryview) -> None:
+        if self.peer_id is None:
+            self._introduction_received(kind, body)
+            return
+        match kind:
+            case FrameKind.MESSAGE:
+                self._handler.message_received(self.peer_id, body)
+            case FrameKind.REQUEST:
+                self._serve(self.peer_id, *split_correlation_id(body))
+            case FrameKind.PING:
+                self._stream.send(encode_frame(FrameKind.PONG))
+            case _:
+                raise PeerProtocolError(f"unexpected {kind.name} from the dialling end")
+
+    def _introduction_received(self, kind: FrameKind, body: memoryview) -> None:
+        if kind is not FrameKind.HELLO:
+            raise PeerProtocolError(f"{kind.name} in place of a hello")
+        hello = decode_hello(body)
+        if isinstance(hello, Rejection):
+            self._refuse(None, hello)
+            return
+        rejection = objection(hello, self._local.identity)
+        if rejection is not None:
+            self._refuse(hello.node_id, rejection)
+            return
+        self._stream.admit()
+        self.peer_id = hello.node_id
+        self._stream.send(encode_frame(FrameKind.HELLO, (encode_hello(self._local.hello_to(hello.node_id)),)))
+        self._owner.peer_introduced(self, hello)
+
+    def _refuse(self, node_id: NodeId | None, rejection: Rejection) -> None:
+        self._owner.peer_refused(self, node_id, rejection)
+        self._stream.send(encode_frame(FrameKind.REJECT, (encode_rejection(rejection),)))
+        self._stream.end(rejection.reason)
+
+    def _serve(self, peer_id: NodeId, correlation_id: int, payload: memoryview) -> None:
+        if len(self._requests) >= self._config.max_requests_in_flight:
+            raise PeerProtocolError(f"more than {self._config.max_requests_in_flight} requests in flight")
+        try:
+            # A copy: the answer may take its time, and the next read overwrites the view.
+            answer = self._handler.request_received(peer_id, bytes(payload))
+        except Exception as error:
+            self._fail(correlation_id, error)
+            return
+        if isinstance(answer, Awaitable):
+            self._await_answer(correlation_id, answer)
+        else:
+            self._answer(correlation_id, answer)
+
+    def _await_answer(self, correlation_id: int, answer: Awaitable[bytes]) -> None:
+        request = asyncio.ensure_future(answer, loop=self._loop)
+        self._requests.add(request)
+
+        def done(_: asyncio.Future[bytes]) -> None:
+            self._requests.discard(request)
+            if request.cancelled():
+                self._fail(correlation_id, asyncio.CancelledError())
+            elif (error := request.exception()) is not None:
+                self._fail(correlation_id, error)
+            else:
+                self._answer(correlation_id, request.result())
+
+        request.add_done_callback(done)
+
+    def _answer(self, correlation_id: int, answer: bytes) -> None:
+        if len(answer) > self._config.max_frame_bytes:
+            self._fail(correlation_id, ValueError(f"an answer of {len(answer)} bytes is too large"))
+        elif not self.closed.done():
+            self._stream.send(encode_correlated(FrameKind.RESPONSE, correlation_id, (answer,)))
+
+    def _fail(self, correlation_id: int, error: BaseException) -> None:
+        if self.closed.done():
+            return
+        logger.error("peer request failed node=%s peer=%s", self._local.identity.node_id, self.peer_id, exc_info=error)
+        why = f"{type(error).__name__}: {error}"[:1000].encode()
+        self._stream.send(encode_correlated(FrameKind.FAILURE, correlation_id, (why,)))
+
+    def _check_introduced(self) -> None:
+        if self.peer_id is None:
+            self._stream.abort(f"no hello within {self._config.connect_timeout_ms} ms")
+        else:
+            self._check_silence()
+
+    def _check_silence(self) -> None:
+        self._watch = self._loop.call_later(self._config.ping_interval_ms / 1000, self._check_silence)
+        self._stream.abort_if_silent()

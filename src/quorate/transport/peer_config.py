@@ -1,0 +1,36 @@
+"""Who a node is to its peers, where they are, and the limits of talking to them. Pure."""
+
+import msgspec
+
+from quorate.kernel.ids import NodeId
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: NodeId
+    cluster_id: str
+    #: A new number for each start of the process: tells a restart from a connection that was only reset.
+    incarnation: int
+
+
+class PeerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    reconnect_backoff_min_ms: int = 20
+    reconnect_backoff_max_ms: int = 1000
+    #: For the connection and both hellos.
+    connect_timeout_ms: int = 2000
+    #: What may wait for one peer; the last message let in may go beyond it, so that any legal one fits.
+    queue_max_bytes: int = 16 * 1024 * 1024
+    queue_max_messages: int = 10_000
+    #: Of a payload, without its header.
+    max_frame_bytes: int = 64 * 1024 * 1024
+    max_requests_in_flight: int = 1024
+    ping_interval_ms: int = 1000
+    #: A connection on which nothing came for this long is given up.
+    silence_timeout_ms: int = 10_000

@@ -1,0 +1,162 @@
+"""A connection that this node dialled: its messages and requests go out, the answers come back."""
+
+import asyncio
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_errors import OutcomeUnknown, PeerProtocolError, PeerTimeout, PeerUnreachable
+from quorate.transport.peer_frames import (
+    FrameKind,
+    Payload,
+    encode_correlated,
+    encode_frame,
+    payload_parts,
+    split_correlation_id,
+)
+from quorate.transport.peer_hello import Hello, Rejection, decode_hello, decode_rejection, encode_hello, objection
+from quorate.transport.peer_local import LocalPeer
+from quorate.transport.peer_stream import PeerStream
+
+
+class DialledConnection:
+    """One attempt to reach a peer, and the connection that comes of it. It does not outlive its stream."""
+
+    def __init__(self, local: LocalPeer, peer_id: NodeId) -> None:
+        self._local = local
+        self._loop = loop = local.loop
+        self._config = local.config
+        self._peer_id = peer_id
+        self._stream: PeerStream | None = None
+        self._pulse: asyncio.TimerHandle | None = None
+        self._requests: dict[int, asyncio.Future[bytes]] = {}
+        self._last_correlation_id = 0
+        self._is_up = False
+        #: The peer's hello, or why there is none.
+        self.introduced: asyncio.Future[Hello | Rejection | None] = loop.create_future()
+        #: Why the connection ended.
+        self.closed: asyncio.Future[str] = loop.create_future()
+
+    @property
+    def is_up(self) -> bool:
+        return self._is_up
+
+    def open_stream(self) -> PeerStream:
+        # Always reading: answers have to come in even while the peer takes nothing.
+        return PeerStream(self._loop, self._config, self, reads_while_blocked=True)
+
+    def send(self, payload: Payload) -> bool:
+        parts = payload_parts(payload)
+        if self._refusal(sum(map(len, parts))) is not None:
+            return False
+        assert self._stream is not None
+        self._stream.send(encode_frame(FrameKind.MESSAGE, parts))
+        return True
+
+    async def request(self, payload: Payload, timeout_ms: float) -> bytes:
+        parts = payload_parts(payload)
+        refusal = self._refusal(sum(map(len, parts)))
+        if refusal is None and len(self._requests) >= self._config.max_requests_in_flight:
+            refusal = "has too many requests in flight"
+        if refusal is not None:
+            raise PeerUnreachable(f"node {self._peer_id} {refusal}")
+        assert self._stream is not None
+        self._last_correlation_id += 1
+        correlation_id = self._last_correlation_id
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._requests[correlation_id] = answer
+        self._stream.send(encode_correlated(FrameKind.REQUEST, correlation_id, parts))
+        timer = self._loop.call_later(timeout_ms / 1000, self._time_out, correlation_id, timeout_ms)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            self._requests.pop(correlation_id, None)
+
+    def end(self, reason: str) -> None:
+        self._is_up = False
+        if self._stream is not None:
+            self._stream.end(reason)
+
+    def abort(self, reason: str) -> None:
+        self._is_up = False
+        if self._stream is not None:
+            self._stream.abort(reason)
+
+    def stream_opened(self, stream: PeerStream) -> None:
+        self._stream = stream
+        stream.send(encode_frame(FrameKind.HELLO, (encode_hello(self._local.hello_to(self._peer_id)),)))
+
+    def stream_closed(self, reason: str) -> None:
+        self._is_up = False
+        if self._pulse is not None:
+            self._pulse.cancel()
+        requests, self._requests = self._requests, {}
+        for answer in requests.values():
+            if not answer.done():
+                answer.set_exception(OutcomeUnknown(f"the link to node {self._peer_id} ended: {reason}"))
+        if not self.introduced.done():
+            self.introduced.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(reason)
+
+    def frame_received(self, kind: FrameKind, body: memoryview) -> None:
+        if not self.introduced.done():
+            self._introduction_received(kind, body)
+            return
+        match kind:
+            case FrameKind.RESPONSE:
+                correlation_id, payload = split_correlation_id(body)
+                answer = self._requests.get(correlation_id)
+                if answer is not None and not answer.done():  # Else it comes too late.
+                    answer.set_result(bytes(payload))
+            case FrameKind.FAILURE:
+                correlation_id, payload = split_correlation_id(body)
+                answer = self._requests.get(correlation_id)
+                if answer is not None and not answer.done():
+                    why = str(payload, "utf-8", "replace")
+                    answer.set_exception(OutcomeUnknown(f"node {self._peer_id} failed: {why}"))
+            case FrameKind.PONG:
+                pass
+            case _:
+                raise PeerProtocolError(f"unexpected {kind.name} from the dialled end")
+
+    def _introduction_received(self, kind: FrameKind, body: memoryview) -> None:
+        assert self._stream is not None
+        if kind is FrameKind.REJECT:
+            self.introduced.set_result(decode_rejection(body))
+            self._stream.end("rejected")
+            return
+        if kind is not FrameKind.HELLO:
+            raise PeerProtocolError(f"{kind.name} in place of a hello")
+        hello = decode_hello(body)
+        rejection = hello if isinstance(hello, Rejection) else objection(hello, self._local.identity, self._peer_id)
+        if rejection is not None:
+            self.introduced.set_result(rejection)
+            self._stream.end(rejection.reason)
+            return
+        self._stream.admit()
+        self._is_up = True
+        self.introduced.set_result(hello)
+        self._schedule_pulse()
+
+    def _schedule_pulse(self) -> None:
+        self._pulse = self._loop.call_later(self._config.ping_interval_ms / 1000, self._beat)
+
+    def _beat(self) -> None:
+        assert self._stream is not None
+        if self._stream.outbox.has_room:
+            self._stream.send(encode_frame(FrameKind.PING))
+        self._schedule_pulse()
+        self._stream.abort_if_silent()
+
+    def _refusal(self, size: int) -> str | None:
+        """Why nothing of this size can be sent now."""
+        if not self._is_up or self._stream is None:
+            return "is not connected"
+        if size > self._config.max_frame_bytes:
+            return f"takes no more than {self._config.max_frame_bytes} bytes, not {size}"
+        return None if self._stream.outbox.has_room else "does not take what it is sent: the queue is full"
+
+    def _time_out(self, correlation_id: int, timeout_ms: float) -> None:
+        answer = self._requests.get(correlation_id)
+        if answer is not None and not answer.done():
+            answer.set_exception(PeerTimeout(f"node {self._peer_id} did not answer within {timeout_ms:g} ms"))

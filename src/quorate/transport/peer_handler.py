@@ -1,0 +1,31 @@
+"""What the layer above is told by the peer transport."""
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_config import Address
+
+
+class PeerHandler(Protocol):
+    """Called on the loop, in the order of events; must not block."""
+
+    def message_received(self, sender: NodeId, payload: memoryview) -> None:
+        """Take a message. The view is only valid until this call returns."""
+        ...
+
+    def request_received(self, sender: NodeId, payload: bytes) -> bytes | Awaitable[bytes]:
+        """Answer now or later. An awaitable is cancelled when the connection ends: nobody waits for it any more."""
+        ...
+
+    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:
+        """A peer has connected to this node; the address is where it says it listens."""
+        ...
+
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
+        """The link to a peer is up: what is sent from now on goes out."""
+        ...
+
+    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
+        """The link ended. Called again with ``refused``, once, if dialling anew finds that no process listens there."""
+        ...

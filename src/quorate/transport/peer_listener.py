@@ -1,0 +1,74 @@
+"""The listening side towards peers: every connection is introduced before it may say anything else."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_accepted import AcceptedConnection
+from quorate.transport.peer_hello import Hello, Rejection
+from quorate.transport.peer_local import LocalPeer
+from quorate.transport.peer_stream import PeerStream
+
+logger = logging.getLogger(__name__)
+
+
+class PeerListener:
+    """Keeps one connection a peer, the newest: an older one is a leftover whose messages would come out of order."""
+
+    def __init__(self, local: LocalPeer, introduced: Callable[[Hello], None]) -> None:
+        self._local = local
+        self._introduced = introduced
+        self._connections: set[AcceptedConnection] = set()
+        self._by_peer: dict[NodeId, AcceptedConnection] = {}
+        self._closed = False
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = await self._local.loop.create_server(self._open_stream, host, port)
+        self.port = port
+        if self._server.sockets:
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    def close(self, reason: str) -> list[AcceptedConnection]:
+        """Take no more connections and end those there are; they may still have to say their last."""
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.end(reason)
+        return connections
+
+    def connection_opened(self, connection: AcceptedConnection) -> None:
+        self._connections.add(connection)
+        if self._closed:
+            connection.abort("the node stops")
+
+    def peer_introduced(self, connection: AcceptedConnection, hello: Hello) -> None:
+        former = self._by_peer.get(hello.node_id)
+        self._by_peer[hello.node_id] = connection
+        if former is not None:
+            former.abort("replaced by a newer connection")
+        self._local.refusals.forget(_name(hello.node_id, connection))
+        self._introduced(hello)
+
+    def peer_refused(self, connection: AcceptedConnection, node_id: NodeId | None, rejection: Rejection) -> None:
+        self._local.refusals.note(_name(node_id, connection), rejection)
+
+    def connection_closed(self, connection: AcceptedConnection, reason: str) -> None:
+        self._connections.discard(connection)
+        if connection.peer_id is not None and self._by_peer.get(connection.peer_id) is connection:
+            del self._by_peer[connection.peer_id]
+        logger.debug(
+            "peer connection closed peer=%s host=%s reason=%s", connection.peer_id, connection.remote_host, reason
+        )
+
+    def _open_stream(self) -> PeerStream:
+        connection = AcceptedConnection(self._local, self)
+        return PeerStream(self._local.loop, self._local.config, connection, reads_while_blocked=False)
+
+
+def _name(node_id: NodeId | None, connection: AcceptedConnection) -> str:
+    return f"{'?' if node_id is None else node_id}@{connection.remote_host}"
