@@ -134,6 +134,17 @@ def test_each_broker_describes_its_own_configs(client: KafkaClient) -> None:
     assert found[resources[0]]["node.id"].source is ConfigSource.STATIC_BROKER
 
 
+def test_the_size_of_a_log_is_that_of_its_files(any_cluster: Cluster, any_client: KafkaClient, name: str) -> None:
+    created(any_client, name, partitions=3)
+    partitions = [partition_of(name, index) for index in range(3)]
+    nothing_yet = dict.fromkeys(partitions, 0)
+    eventually(lambda: any_client.cluster.log_bytes(partitions) == nothing_yet, "leaders that tell the sizes")
+    write(any_cluster.bootstrap, name, 1, values(50, size_bytes=1000))
+    sizes = any_client.cluster.log_bytes(partitions)
+    assert sizes[partitions[0]] == sizes[partitions[2]] == 0
+    assert 50_000 < sizes[partitions[1]] < 60_000
+
+
 def test_offsets_at_both_ends_and_at_a_time(any_cluster: Cluster, any_client: KafkaClient, name: str) -> None:
     created(any_client, name, partitions=2)
     partitions = [partition_of(name, 0), partition_of(name, 1)]

@@ -1,6 +1,7 @@
-"""Who is in the cluster and which topics it has."""
+"""Who is in the cluster, which topics it has, and how large they are."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -9,8 +10,17 @@ from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker, ClusterMetadata
 from quorate.client.errors import UnsupportedApi
-from quorate.kernel.ids import NodeId, TopicName
+from quorate.client.leader_calls import by_topic
+from quorate.client.routing import Route
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import ErrorCode, QuorateError
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 
 class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +46,40 @@ class ClusterInfo:
             return ClusterDescription(
                 cluster_id=metadata.cluster_id, controller_id=metadata.controller_id, brokers=metadata.brokers
             )
+
+    def log_bytes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The size of each log on its leader's disk, where the leader tells it.
+
+        A guide and no more: who has no leader now, or one that refuses (it takes the right to describe the cluster),
+        does not answer or does not know the call, is left out.
+        """
+        wanted = set(partitions)
+        self._cluster.want({partition.topic for partition in wanted})
+        by_leader: dict[Broker, list[TopicPartition]] = {}
+        for partition in sorted(wanted):
+            route = self._cluster.route(partition)
+            if isinstance(route, Route):
+                by_leader.setdefault(Broker(node_id=route.node_id, address=route.address), []).append(partition)
+        found: dict[TopicPartition, int] = {}
+        for broker, led in by_leader.items():
+            with suppress(QuorateError):
+                found |= self._log_bytes_on(broker, led)
+        return found
+
+    def _log_bytes_on(self, broker: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()
+        ]
+        answer = self._cluster.ask_node(broker, DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
+        check(answer.error_code, f"describe the log folders of broker {broker.node_id}", None)
+        return {
+            TopicPartition(TopicName(topic.name), PartitionIndex(each.partition_index)): each.partition_size
+            for folder in answer.results
+            if folder.error_code == ErrorCode.NONE
+            for topic in folder.topics
+            for each in topic.partitions
+            if not each.is_future_key  # A second copy, on its way to another folder.
+        }
 
     def _describe(self) -> ClusterDescription:
         answer = self._cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse)

@@ -15,7 +15,7 @@ from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable
 from quorate.client.routing import PartitionRefused, Route, Unroutable
 from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
@@ -44,7 +44,20 @@ def call_leaders(
     cluster: Cluster, call: LeaderCall[A, B, R], items: Mapping[TopicPartition, A]
 ) -> dict[TopicPartition, B]:
     """The answer for every partition. Raises ``KafkaError`` or ``PartitionUnavailable`` for the first without one."""
-    return _Round(cluster, call, items).run()
+    calls = _Round(cluster, call, items)
+    calls.run(stop_at_failure=True)
+    for error in calls.failed.values():
+        raise error
+    return calls.answered
+
+
+def try_call_leaders(
+    cluster: Cluster, call: LeaderCall[A, B, R], items: Mapping[TopicPartition, A]
+) -> dict[TopicPartition, B | QuorateError]:
+    """An answer or an error for every partition: those without an answer hold up the others' for one deadline."""
+    calls = _Round(cluster, call, items)
+    calls.run(stop_at_failure=False)
+    return {**calls.answered, **calls.failed}
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[PartitionIndex]]:
@@ -59,20 +72,23 @@ class _Round(Generic[A, B, R]):
         self._cluster = cluster
         self._call = call
         self._open = dict(items)
-        self._answered: dict[TopicPartition, B] = {}
+        self.answered: dict[TopicPartition, B] = {}
+        self.failed: dict[TopicPartition, QuorateError] = {}
         self._tried: dict[TopicPartition, Route] = {}
         self._causes: dict[TopicPartition, str] = {}
         self._retries = cluster.new_retries()
 
-    def run(self) -> dict[TopicPartition, B]:
+    def run(self, *, stop_at_failure: bool) -> None:
+        """Until each is answered or failed."""
         self._cluster.want({partition.topic for partition in self._open})
-        while True:
+        while self._open:
             self._attempt()
-            if not self._open:
-                return self._answered
+            if not self._open or (stop_at_failure and self.failed):
+                return
             now_ms = self._cluster.clock.now_ms()
             if not self._retries.failed(now_ms):
-                raise self._unavailable(now_ms)
+                self._give_up(now_ms)
+                return
             self._cluster.clock.sleep_ms(self._retries.not_before_ms - now_ms)
             self._cluster.refresh_if_due()
 
@@ -83,6 +99,9 @@ class _Round(Generic[A, B, R]):
                 in_flight.append((routes, *self._send(routes)))
             except (Disconnected, ProtocolError) as error:
                 self._note(routes, error)
+            except KafkaError as error:  # It knows no such API, or not who we are.
+                for route in routes:
+                    self._fail(route.partition, error)
         for routes, connection, pending in in_flight:
             try:
                 with self._cluster.noticing_loss(routes[0].node_id):
@@ -95,7 +114,7 @@ class _Round(Generic[A, B, R]):
 
     def _by_leader(self) -> dict[int, list[Route]]:
         leaders: dict[int, list[Route]] = {}
-        for partition in self._open:
+        for partition in list(self._open):
             route = self._cluster.route(partition)
             if isinstance(route, Unroutable):
                 self._refused(partition, route.code, route.reason)
@@ -115,7 +134,7 @@ class _Round(Generic[A, B, R]):
         if answer.partition not in self._open:
             return
         if answer.code is ErrorCode.NONE:
-            self._answered[answer.partition] = answer.value
+            self.answered[answer.partition] = answer.value
             del self._open[answer.partition]
         else:
             self._refused(answer.partition, answer.code, answer.message or answer.code.name)
@@ -123,7 +142,8 @@ class _Round(Generic[A, B, R]):
     def _refused(self, partition: TopicPartition, code: ErrorCode, reason: str) -> None:
         now_ms = self._cluster.clock.now_ms()
         if is_hopeless(code, self._retries.waited_ms(now_ms)):
-            raise KafkaError(code, f"cannot {self._call.what} partition {partition}: {reason}")
+            self._fail(partition, KafkaError(code, f"cannot {self._call.what} partition {partition}: {reason}"))
+            return
         self._causes[partition] = reason
         self._cluster.tell(PartitionRefused(now_ms, partition, code))
 
@@ -131,13 +151,18 @@ class _Round(Generic[A, B, R]):
         for route in routes:
             self._causes[route.partition] = str(error)
 
-    def _unavailable(self, now_ms: int) -> PartitionUnavailable:
-        partition = next(iter(self._open))
-        route = self._tried.get(partition)
-        return PartitionUnavailable(
-            partition,
-            route.node_id if route else None,
-            route.address if route else None,
-            self._causes.get(partition, "the answer left it out"),
-            self._retries.waited_ms(now_ms),
-        )
+    def _fail(self, partition: TopicPartition, error: QuorateError) -> None:
+        self.failed[partition] = error
+        del self._open[partition]
+
+    def _give_up(self, now_ms: int) -> None:
+        for partition in list(self._open):
+            route = self._tried.get(partition)
+            error = PartitionUnavailable(
+                partition,
+                route.node_id if route else None,
+                route.address if route else None,
+                self._causes.get(partition, "the answer left it out"),
+                self._retries.waited_ms(now_ms),
+            )
+            self._fail(partition, error)

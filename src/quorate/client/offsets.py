@@ -8,9 +8,10 @@ import msgspec
 from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
 from quorate.client.isolation import IsolationLevel
-from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders
+from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders, try_call_leaders
 from quorate.client.routing import Route
 from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -47,18 +48,32 @@ class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offsets:
+    """Calls named ``try_…`` give an answer or an error for each partition; the others raise the first error."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
         """Where each log starts."""
-        return self._list(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), IsolationLevel.READ_UNCOMMITTED)
+        call = self._listing(IsolationLevel.READ_UNCOMMITTED)
+        return call_leaders(self._cluster, call, dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+
+    def try_earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset | QuorateError]:
+        call = self._listing(IsolationLevel.READ_UNCOMMITTED)
+        return try_call_leaders(self._cluster, call, dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
     def latest(
         self, partitions: Iterable[TopicPartition], isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset]:
         """Where each log ends for readers: the high watermark, or the last stable offset with ``READ_COMMITTED``."""
-        return self._list(dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation)
+        call = self._listing(isolation)
+        return call_leaders(self._cluster, call, dict.fromkeys(partitions, LATEST_TIMESTAMP))
+
+    def try_latest(
+        self, partitions: Iterable[TopicPartition], isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, ListedOffset | QuorateError]:
+        call = self._listing(isolation)
+        return try_call_leaders(self._cluster, call, dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
     def at_timestamp(
         self,
@@ -66,21 +81,18 @@ class Offsets:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListedOffset]:
         """The first offset whose record is at or after the time."""
-        return self._list(timestamps_ms, isolation)
+        return call_leaders(self._cluster, self._listing(isolation), timestamps_ms)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, EpochEnd]:
         """Where each leader epoch ends (KIP-101): records of it at or after that offset were cut off."""
-        call = LeaderCall(
-            what="look up a leader epoch of",
-            response_type=OffsetForLeaderEpochResponse,
-            build=_epoch_request,
-            read=_read_epoch_ends,
-        )
-        return call_leaders(self._cluster, call, epochs)
+        return call_leaders(self._cluster, _EPOCH_CALL, epochs)
 
-    def _list(
-        self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
-    ) -> dict[TopicPartition, ListedOffset]:
+    def try_epoch_ends(
+        self, epochs: Mapping[TopicPartition, LeaderEpoch]
+    ) -> dict[TopicPartition, EpochEnd | QuorateError]:
+        return try_call_leaders(self._cluster, _EPOCH_CALL, epochs)
+
+    def _listing(self, isolation: IsolationLevel) -> LeaderCall[int, ListedOffset, ListOffsetsResponse]:
         def build(routes: list[tuple[Route, int]]) -> ListOffsetsRequest:
             topics: dict[str, list[ListOffsetsPartition]] = {}
             for route, timestamp in routes:
@@ -98,10 +110,9 @@ class Offsets:
                 timeout_ms=self._cluster.config.request_timeout_ms,
             )
 
-        call = LeaderCall(
+        return LeaderCall(
             what="list the offsets of", response_type=ListOffsetsResponse, build=build, read=_read_listed_offsets
         )
-        return call_leaders(self._cluster, call, timestamps)
 
 
 def _read_listed_offsets(answer: ListOffsetsResponse) -> Iterator[PartitionAnswer[ListedOffset]]:
@@ -140,3 +151,11 @@ def _read_epoch_ends(answer: OffsetForLeaderEpochResponse) -> Iterator[Partition
                 error_code(found.error_code),
                 EpochEnd(leader_epoch=LeaderEpoch(found.leader_epoch), end_offset=Offset(found.end_offset)),
             )
+
+
+_EPOCH_CALL = LeaderCall(
+    what="look up a leader epoch of",
+    response_type=OffsetForLeaderEpochResponse,
+    build=_epoch_request,
+    read=_read_epoch_ends,
+)

@@ -4,9 +4,10 @@ One partition or group that does not answer is noted as such and holds up none o
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+
+import msgspec
 
 from quorate.backup.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
 from quorate.backup.manifest import Failure, GroupEntry, GroupOffset, Manifest
@@ -21,8 +22,6 @@ from quorate.kernel.ids import NO_NODE, LeaderEpoch, Offset, TopicName
 
 _REQUESTS_IN_FLIGHT = 16
 
-V = TypeVar("V")
-
 
 def capture_cluster(
     client: KafkaClient, selection: TopicSelection, isolation: IsolationLevel, previous: Manifest | None
@@ -34,15 +33,21 @@ def capture_cluster(
     ]
     partitions = [TopicPartition(topic.name, index) for topic in selected for index in topic.partitions]
     captured_ms = now_ms()
-    ends = ask_for_each(lambda some: client.offsets.latest(some, isolation), partitions)
+    ends = client.offsets.try_latest(partitions, isolation)
+    # Who did not answer now is not waited for again.
+    alive = [name for name, end in ends.items() if not isinstance(end, QuorateError)]
     watermarks = ends
     if isolation is IsolationLevel.READ_COMMITTED:
-        watermarks = ask_for_each(client.offsets.latest, partitions)
-    starts = ask_for_each(client.offsets.earliest, partitions)
-    epochs = _last_epochs(previous, metadata, set(partitions))
-    epoch_ends = ask_for_each(lambda some: client.offsets.epoch_ends({each: epochs[each] for each in some}), epochs)
-    configs = _topic_configs(client, [topic.name for topic in selected if topic.error is ErrorCode.NONE])
-    answers = _Answers(ends, watermarks, starts, epoch_ends, configs)
+        watermarks = client.offsets.try_latest(alive)
+    epochs = _last_epochs(previous, metadata, set(alive))
+    answers = _Answers(
+        ends=ends,
+        watermarks=watermarks,
+        starts=client.offsets.try_earliest(alive),
+        epoch_ends=client.offsets.try_epoch_ends(epochs),
+        log_bytes=client.cluster.log_bytes(alive),
+        configs=_topic_configs(client, [topic.name for topic in selected if topic.error is ErrorCode.NONE]),
+    )
     names = {topic.name for topic in selected}
     return ClusterSnapshot(
         cluster_id=metadata.cluster_id or "unknown",
@@ -91,52 +96,22 @@ def capture_groups(
     return entries, [each for each in found if isinstance(each, Failure)]
 
 
-def ask_for_each(
-    ask: Callable[[list[TopicPartition]], Mapping[TopicPartition, V]], partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, V | QuorateError]:
-    """Ask for all at once; where that fails, topic by topic, and where that fails, one by one."""
-    wanted = list(partitions)
-    if not wanted:
-        return {}
-    try:
-        return dict(ask(wanted))
-    except QuorateError as error:
-        if len(wanted) == 1:
-            return {wanted[0]: error}
-    by_topic: dict[TopicName, list[TopicPartition]] = {}
-    for each in wanted:
-        by_topic.setdefault(each.topic, []).append(each)
-    parts = list(by_topic.values()) if len(by_topic) > 1 else [[each] for each in wanted]
-    found: dict[TopicPartition, V | QuorateError] = {}
-    with ThreadPoolExecutor(_REQUESTS_IN_FLIGHT) as pool:
-        for answers in pool.map(lambda part: ask_for_each(ask, part), parts):
-            found |= answers
-    return found
-
-
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Answers:
+class _Answers(msgspec.Struct, frozen=True, kw_only=True):
     """All that was asked, put together per topic."""
 
-    def __init__(
-        self,
-        ends: Mapping[TopicPartition, offsets.ListedOffset | QuorateError],
-        watermarks: Mapping[TopicPartition, offsets.ListedOffset | QuorateError],
-        starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError],
-        epoch_ends: Mapping[TopicPartition, offsets.EpochEnd | QuorateError],
-        configs: Mapping[TopicName, dict[str, str] | QuorateError],
-    ) -> None:
-        self._ends = ends
-        self._watermarks = watermarks
-        self._starts = starts
-        self._epoch_ends = epoch_ends
-        self._configs = configs
+    ends: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
+    watermarks: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
+    starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
+    epoch_ends: Mapping[TopicPartition, offsets.EpochEnd | QuorateError]
+    log_bytes: Mapping[TopicPartition, int]
+    configs: Mapping[TopicName, dict[str, str] | QuorateError]
 
     def topic(self, topic: TopicMetadata) -> TopicSnapshot:
-        configs = self._configs.get(topic.name, {})
+        configs = self.configs.get(topic.name, {})
         error = None
         if topic.error is not ErrorCode.NONE:
             error = f"topic {topic.name} cannot be read: {topic.error.name}"
@@ -153,8 +128,8 @@ class _Answers:
 
     def _partition(self, topic: TopicMetadata, partition: PartitionMetadata) -> PartitionSnapshot:
         name = TopicPartition(topic.name, partition.index)
-        end, watermark, start = self._ends[name], self._watermarks[name], self._starts[name]
-        epoch_end = self._epoch_ends.get(name)
+        end, watermark, start = self.ends[name], self.watermarks.get(name), self.starts.get(name)
+        epoch_end = self.epoch_ends.get(name)
         answers = (end, watermark, start, epoch_end)
         error = next((str(each) for each in answers if isinstance(each, QuorateError)), None)
         return PartitionSnapshot(
@@ -164,13 +139,14 @@ class _Answers:
             log_start_offset=_offset_of(start),
             end_offset=_offset_of(end),
             high_watermark=_offset_of(watermark),
+            log_bytes=self.log_bytes.get(name),
             epoch_end=_epoch_end(epoch_end),
             error=error,
         )
 
 
-def _offset_of(answer: offsets.ListedOffset | QuorateError) -> Offset:
-    if isinstance(answer, QuorateError) or answer.offset is None:
+def _offset_of(answer: offsets.ListedOffset | QuorateError | None) -> Offset:
+    if answer is None or isinstance(answer, QuorateError) or answer.offset is None:
         return Offset(0)
     return answer.offset
 

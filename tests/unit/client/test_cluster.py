@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 
 import pytest
@@ -12,10 +13,18 @@ from quorate.client.config import ClientConfig
 from quorate.client.errors import NoBrokerAnswered, PartitionUnavailable
 from quorate.client.group_offsets import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.offsets import ListedOffset
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.frames import RequestHeader
+from quorate.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from quorate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -58,7 +67,13 @@ def client(brokers: FakeCluster, clock: FakeClock) -> Iterator[KafkaClient]:
         yield opened
 
 
-def listed(node_id: int, request: Request, header: RequestHeader, refused: frozenset[int] = frozenset()) -> Answer:
+def listed(
+    node_id: int,
+    request: Request,
+    header: RequestHeader,
+    refused: frozenset[int] = frozenset(),
+    code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+) -> Answer:
     """The offset is the id of the broker that answers, so that the test sees who was asked."""
     assert isinstance(request, ListOffsetsRequest)
     return ListOffsetsResponse(
@@ -69,7 +84,7 @@ def listed(node_id: int, request: Request, header: RequestHeader, refused: froze
                     ListOffsetsPartitionResponse(
                         partition_index=wanted.partition_index,
                         offset=node_id,
-                        error_code=6 if wanted.partition_index in refused else 0,
+                        error_code=code if wanted.partition_index in refused else 0,
                     )
                     for wanted in topic.partitions
                 ],
@@ -77,6 +92,31 @@ def listed(node_id: int, request: Request, header: RequestHeader, refused: froze
             for topic in request.topics
         ]
     )
+
+
+def log_folders(node_id: int, request: Request, header: RequestHeader, *, with_future: bool = False) -> Answer:
+    """The size tells which broker answered for which partition."""
+    assert isinstance(request, DescribeLogDirsRequest)
+
+    def folder(is_future: bool) -> DescribeLogDirsResult:
+        topics = [
+            DescribeLogDirsTopic(
+                name=topic.topic,
+                partitions=[
+                    DescribeLogDirsPartition(
+                        partition_index=index,
+                        partition_size=1 if is_future else node_id * 1000 + index,
+                        is_future_key=is_future,
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+        return DescribeLogDirsResult(log_dir="/data", topics=topics)
+
+    folders = [folder(False), *([folder(True)] if with_future else [])]
+    return DescribeLogDirsResponse(results=[*folders, DescribeLogDirsResult(error_code=56, log_dir="/broken")])
 
 
 def refreshes(brokers: FakeCluster) -> int:
@@ -160,6 +200,65 @@ def test_one_error_names_the_partition_that_stays_refused(
     with pytest.raises(PartitionUnavailable, match=r"orders-3 .*leader 7 at .*NOT_LEADER_OR_FOLLOWER"):
         client.offsets.latest(NAMES)
     assert sum(clock.slept_ms) >= 55_000
+
+
+def test_partitions_without_an_answer_have_an_error_and_hold_up_the_others_for_one_deadline(
+    brokers: FakeCluster, client: KafkaClient, clock: FakeClock
+) -> None:
+    brokers.brokers[7].handlers[ListOffsetsRequest] = lambda request, header: listed(
+        7, request, header, refused=frozenset({0, 3})
+    )
+    offsets = client.offsets.try_latest(NAMES)
+    dead = [NAMES[0], NAMES[3]]
+    for name in dead:
+        assert isinstance(offsets[name], PartitionUnavailable)
+        assert f"partition {name} is unavailable" in str(offsets[name])
+    assert all(isinstance(offsets[name], ListedOffset) for name in NAMES if name not in dead)
+    assert 55_000 <= sum(clock.slept_ms) <= 65_000
+
+
+def test_what_cannot_get_better_is_no_more_than_that_partitions_error(
+    brokers: FakeCluster, client: KafkaClient, clock: FakeClock
+) -> None:
+    brokers.brokers[7].handlers[ListOffsetsRequest] = lambda request, header: listed(
+        7, request, header, refused=frozenset({3}), code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
+    offsets = client.offsets.try_earliest(NAMES)
+    assert [name for name in NAMES if isinstance(offsets[name], KafkaError)] == [NAMES[3]]
+    assert clock.slept_ms == []
+    with pytest.raises(KafkaError, match="cannot list the offsets of partition orders-3"):
+        client.offsets.earliest(NAMES)
+
+
+class TestLogBytes:
+    """The sizes of logs are a guide: who does not tell them is left out, and nobody waits."""
+
+    def test_each_leader_tells_the_sizes_of_what_it_leads(self, brokers: FakeCluster, client: KafkaClient) -> None:
+        brokers.handle(DescribeLogDirsRequest, log_folders)
+        sizes = client.cluster.log_bytes(NAMES)
+        assert [sizes[name] for name in NAMES] == [(7, 100, 4001)[index % 3] * 1000 + index for index in range(12)]
+
+    def test_a_copy_on_its_way_to_another_folder_does_not_count(
+        self, brokers: FakeCluster, client: KafkaClient
+    ) -> None:
+        brokers.handle(DescribeLogDirsRequest, partial(log_folders, with_future=True))
+        assert client.cluster.log_bytes(NAMES[:1]) == {NAMES[0]: 7000}
+
+    @pytest.mark.parametrize(
+        "refusal", [None, DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    )
+    def test_a_broker_that_refuses_is_left_out(
+        self, brokers: FakeCluster, client: KafkaClient, clock: FakeClock, refusal: Answer
+    ) -> None:
+        brokers.handle(DescribeLogDirsRequest, log_folders)
+        brokers.brokers[7].handlers[DescribeLogDirsRequest] = lambda request, header: refusal
+        assert set(client.cluster.log_bytes(NAMES)) == {name for name in NAMES if name.partition % 3}
+        assert clock.slept_ms == []
+
+    def test_partitions_without_a_leader_are_left_out(self, brokers: FakeCluster, client: KafkaClient) -> None:
+        brokers.handle(DescribeLogDirsRequest, log_folders)
+        brokers.leaders[TOPIC][0] = (-1, 4)
+        assert set(client.cluster.log_bytes(NAMES)) == set(NAMES[1:])
 
 
 def test_every_address_is_in_the_error_when_none_answers(clock: FakeClock) -> None:

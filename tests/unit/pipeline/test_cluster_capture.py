@@ -1,33 +1,106 @@
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.pipeline.cluster_capture import ask_for_each
+"""What a run learns of a cluster, parts of which do not answer."""
+
+from random import Random
+
+import pytest
+
+from quorate.backup.topic_selection import TopicSelection
+from quorate.client.config import ClientConfig
+from quorate.client.isolation import IsolationLevel
+from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.errors import ErrorCode
+from quorate.pipeline.cluster_capture import capture_cluster
+from quorate.protocol.frames import RequestHeader
+from quorate.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from quorate.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from quorate.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from quorate.protocol.schema import Request
+from tests.unit.client.clock import FakeClock
+from tests.unit.client.fake_broker import Answer, FakeCluster
+
+TOPIC = "orders"
+LATEST = -1
+RETRY_TIMEOUT_MS = 30_000
 
 
-def partition(topic: str, index: int) -> TopicPartition:
-    return TopicPartition(TopicName(topic), PartitionIndex(index))
+def offsets(node_id: int, request: Request, header: RequestHeader) -> Answer:
+    """Logs of 1000 offsets, of which 100 were deleted; the last transaction is open. Partition 1 never answers."""
+    assert isinstance(request, ListOffsetsRequest)
+    end = 1000 - request.isolation_level
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=wanted.partition_index,
+                        offset=end if wanted.timestamp == LATEST else 100,
+                        error_code=ErrorCode.LEADER_NOT_AVAILABLE if wanted.partition_index == 1 else ErrorCode.NONE,
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
-def test_one_partition_without_an_answer_holds_up_no_other() -> None:
-    dead = partition("orders", 1)
-    wanted = [partition("orders", 0), dead, partition("orders", 2), partition("payments", 0)]
-    questions: list[int] = []
-
-    def ask(some: list[TopicPartition]) -> dict[TopicPartition, int]:
-        questions.append(len(some))
-        if dead in some:
-            raise QuorateError("no leader")
-        return dict.fromkeys(some, 7)
-
-    answers = ask_for_each(ask, wanted)
-
-    assert {name for name, answer in answers.items() if answer == 7} == set(wanted) - {dead}
-    assert isinstance(answers[dead], QuorateError)
-    assert questions[0] == 4  # All at once first.
+def configs(node_id: int, request: Request, header: RequestHeader) -> Answer:
+    assert isinstance(request, DescribeConfigsRequest)
+    results = [
+        DescribeConfigsResult(resource_type=each.resource_type, resource_name=each.resource_name)
+        for each in request.resources
+    ]
+    return DescribeConfigsResponse(results=results)
 
 
-def test_nothing_wanted_asks_nothing() -> None:
-    def ask(some: list[TopicPartition]) -> dict[TopicPartition, int]:
-        raise AssertionError("asked for nothing")
+def sizes(node_id: int, request: Request, header: RequestHeader) -> Answer:
+    assert isinstance(request, DescribeLogDirsRequest)
+    topics = [
+        DescribeLogDirsTopic(
+            name=topic.topic,
+            partitions=[
+                DescribeLogDirsPartition(partition_index=index, partition_size=5_000_000) for index in topic.partitions
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)])
 
-    assert ask_for_each(ask, []) == {}
+
+@pytest.mark.parametrize("tells_sizes", [True, False])
+def test_one_dead_partition_costs_one_deadline_and_none_of_the_others(tells_sizes: bool) -> None:
+    clock = FakeClock()
+    with FakeCluster(7, 100) as cluster:
+        cluster.leaders = {TOPIC: {0: (7, 3), 1: (100, 3), 2: (7, 3)}}
+        cluster.handle(ListOffsetsRequest, offsets)
+        cluster.handle(DescribeConfigsRequest, configs)
+        refusal = DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        cluster.handle(DescribeLogDirsRequest, sizes if tells_sizes else lambda *question: refusal)
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap, retry_timeout_ms=RETRY_TIMEOUT_MS)
+        with KafkaClient(config, clock=clock, random=Random(1)) as client:
+            snapshot = capture_cluster(client, TopicSelection(), IsolationLevel.READ_COMMITTED, None)
+
+    (topic,) = snapshot.topics
+    first, dead, last = topic.partitions
+    for alive in (first, last):
+        assert (alive.log_start_offset, alive.end_offset, alive.high_watermark) == (100, 999, 1000)
+        assert alive.log_bytes == (5_000_000 if tells_sizes else None)
+        assert alive.error is None
+    assert "partition orders-1 is unavailable" in (dead.error or "")
+    assert sum(clock.slept_ms) <= RETRY_TIMEOUT_MS * 1.1
