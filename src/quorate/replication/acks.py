@@ -1,0 +1,91 @@
+"""Writes with ``acks=all`` that wait for the high watermark. Pure.
+
+Every write that is added ends exactly once: acknowledged, or with the error that says why not. Deadlines are the
+shell's to watch.
+"""
+
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+import msgspec
+
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import Offset
+
+WriteT = TypeVar("WriteT", bound=Hashable)
+
+_FEW = 64
+
+
+class Ack(msgspec.Struct, Generic[WriteT], frozen=True, kw_only=True):
+    """The end of one write; without an error it is acknowledged."""
+
+    write: WriteT
+    error: ErrorCode | None = None
+
+
+class AckTracker(Generic[WriteT]):
+    """One per led partition and leader epoch. A write is named by any hashable value, such as its callback."""
+
+    def __init__(self, high_watermark: Offset) -> None:
+        self._high_watermark = high_watermark
+        self._waiting: set[WriteT] = set()
+        #: By end offset, then in the order of arrival: a retried batch comes late and ends early. Writes that have
+        #: timed out stay until they are met, or are too many.
+        self._by_offset: list[tuple[Offset, int, WriteT]] = []
+        self._arrivals = 0
+        self._closed_by: ErrorCode | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, write: WriteT, end_offset: Offset, *, enough_replicas: bool) -> list[Ack[WriteT]]:
+        """Wait until the high watermark reaches ``end_offset``; returns the write if it has already ended."""
+        if write in self._waiting:
+            raise ValueError(f"{write!r} is waited for already")
+        if self._closed_by is not None:
+            return [Ack(write=write, error=self._closed_by)]
+        if end_offset <= self._high_watermark:
+            return [Ack(write=write, error=_completion_error(enough_replicas))]
+        self._waiting.add(write)
+        self._arrivals += 1
+        heappush(self._by_offset, (end_offset, self._arrivals, write))
+        return []
+
+    def advance(self, high_watermark: Offset, *, enough_replicas: bool) -> list[Ack[WriteT]]:
+        """End the writes that the watermark has passed, in offset order.
+
+        Without enough replicas in sync they are committed, but not as safely as their producers asked.
+        """
+        self._high_watermark = max(self._high_watermark, high_watermark)
+        error = _completion_error(enough_replicas)
+        ended: list[Ack[WriteT]] = []
+        while self._by_offset and self._by_offset[0][0] <= self._high_watermark:
+            write = heappop(self._by_offset)[2]
+            if write in self._waiting:
+                self._waiting.discard(write)
+                ended.append(Ack(write=write, error=error))
+        return ended
+
+    def time_out(self, write: WriteT) -> list[Ack[WriteT]]:
+        """The write's time is up; returns nothing if it has ended before."""
+        if write not in self._waiting:
+            return []
+        self._waiting.discard(write)
+        if len(self._by_offset) > 2 * len(self._waiting) + _FEW:
+            self._by_offset = [entry for entry in self._by_offset if entry[2] in self._waiting]
+            heapify(self._by_offset)
+        return [Ack(write=write, error=ErrorCode.REQUEST_TIMED_OUT)]
+
+    def close(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> list[Ack[WriteT]]:
+        """Leadership is lost, or the partition failed: end all writes, and all that come after, with ``error``."""
+        self._closed_by = self._closed_by or error
+        ended = [Ack(write=write, error=error) for _, _, write in sorted(self._by_offset) if write in self._waiting]
+        self._waiting.clear()
+        self._by_offset.clear()
+        return ended
+
+
+def _completion_error(enough_replicas: bool) -> ErrorCode | None:
+    return None if enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

@@ -1,0 +1,122 @@
+"""Which partitions to fetch from which leader next. Pure.
+
+A partition is in one request at a time. One that fails waits alone, longer each time; the others go on. A leader fills
+its answer in the order of the request up to a byte limit, so a partition that got records goes to the end of the line.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from quorate.kernel.ids import LeaderEpoch, NodeId
+from quorate.kernel.leaders import PartitionLeader
+
+PartitionT = TypeVar("PartitionT", bound=Hashable)
+
+
+class FetchPlanConfig(msgspec.Struct, frozen=True, kw_only=True):
+    backoff_ms: int = 20
+    backoff_max_ms: int = 1_000
+
+
+class PlannedFetch(msgspec.Struct, Generic[PartitionT], frozen=True, kw_only=True):
+    """One partition of a request; comes back with the outcome, so that one of an earlier epoch is known as such."""
+
+    partition: PartitionT
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+
+
+class _Followed:
+    __slots__ = ("failures", "in_flight", "leader", "ready_ms")
+
+    def __init__(self, leader: PartitionLeader) -> None:
+        self.leader = leader
+        self.in_flight = False
+        self.failures = 0
+        self.ready_ms = 0
+
+
+class FetchPlan(Generic[PartitionT]):
+    def __init__(self, config: FetchPlanConfig) -> None:
+        self._config = config
+        #: By leader; the order of a line is the order of the next request.
+        self._lines: dict[NodeId, dict[PartitionT, _Followed]] = {}
+        self._leaders: dict[PartitionT, NodeId] = {}
+
+    def follow(self, partition: PartitionT, leader: PartitionLeader) -> None:
+        """Fetch the partition from this leader at once, whatever became of the one before; an old epoch is no news."""
+        known = self._followed(partition)
+        if known is not None and known.leader.leader_epoch >= leader.leader_epoch:
+            return
+        self.unfollow(partition)
+        self._leaders[partition] = leader.node_id
+        self._lines.setdefault(leader.node_id, {})[partition] = _Followed(leader)
+
+    def unfollow(self, partition: PartitionT) -> None:
+        node = self._leaders.pop(partition, None)
+        if node is None:
+            return
+        del self._lines[node][partition]
+        if not self._lines[node]:
+            del self._lines[node]
+
+    def leaders(self) -> list[NodeId]:
+        """The nodes that there is something to fetch from."""
+        return sorted(self._lines)
+
+    def has_ready(self, leader: NodeId, now_ms: int) -> bool:
+        """Whether a request would have partitions in it. True during a long poll means: do not wait for its end."""
+        return any(_is_ready(followed, now_ms) for followed in self._lines.get(leader, {}).values())
+
+    def next_fetch(self, leader: NodeId, now_ms: int) -> list[PlannedFetch[PartitionT]]:
+        """What the next request to this leader asks for, in order; each is to be reported back exactly once."""
+        planned = []
+        for partition, followed in self._lines.get(leader, {}).items():
+            if _is_ready(followed, now_ms):
+                followed.in_flight = True
+                planned.append(
+                    PlannedFetch(partition=partition, leader=leader, leader_epoch=followed.leader.leader_epoch)
+                )
+        return planned
+
+    def next_ready_ms(self, leader: NodeId) -> int | None:
+        """When the first partition that is backing off may be asked for again; None if none is."""
+        line = self._lines.get(leader, {}).values()
+        return min((one.ready_ms for one in line if one.failures and not one.in_flight), default=None)
+
+    def answered(self, fetch: PlannedFetch[PartitionT], *, got_records: bool) -> None:
+        """The answer is dealt with: appended, synced or truncated. The partition may be asked for again."""
+        followed = self._returned(fetch)
+        if followed is None:
+            return
+        followed.failures = 0
+        if got_records:
+            line = self._lines[fetch.leader]
+            line[fetch.partition] = line.pop(fetch.partition)
+
+    def failed(self, fetch: PlannedFetch[PartitionT], now_ms: int) -> None:
+        """The leader refused the partition, or could not be reached, or the answer could not be dealt with."""
+        followed = self._returned(fetch)
+        if followed is None:
+            return
+        delay_ms = self._config.backoff_ms << min(followed.failures, 20)
+        followed.ready_ms = now_ms + min(delay_ms, self._config.backoff_max_ms)
+        followed.failures += 1
+
+    def _returned(self, fetch: PlannedFetch[PartitionT]) -> _Followed | None:
+        """The partition, if it still follows the leader epoch that the fetch was for."""
+        followed = self._followed(fetch.partition)
+        if followed is None or not followed.in_flight or followed.leader.leader_epoch != fetch.leader_epoch:
+            return None
+        followed.in_flight = False
+        return followed
+
+    def _followed(self, partition: PartitionT) -> _Followed | None:
+        node = self._leaders.get(partition)
+        return None if node is None else self._lines[node][partition]
+
+
+def _is_ready(followed: _Followed, now_ms: int) -> bool:
+    return not followed.in_flight and followed.ready_ms <= now_ms
