@@ -9,6 +9,7 @@ to sync. ``crash`` then leaves what could have survived, chosen by the random so
 import errno
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import NoReturn
 
 from quorate.kernel.disk import Buffer
 
@@ -135,6 +136,10 @@ class SimulatedDisk:
         self.free_bytes = 1 << 40
         self.syncs_fail = False
         self.steps_until_power_cut: int | None = None
+        #: After the power was cut: no change is taken until ``crash``.
+        self.is_off = False
+        #: Told of a cut at the moment of it.
+        self.on_power_cut: Callable[[], None] = _nothing
         # Called as a file sync begins: what another thread does meanwhile. It sees the file before the sync.
         self.while_syncing: Callable[[], None] = _nothing
 
@@ -146,8 +151,14 @@ class SimulatedDisk:
         if self.syncs_fail:
             raise OSError(errno.EIO, "Input/output error")
 
+    def cut_power(self) -> NoReturn:
+        self.is_off = True
+        self.on_power_cut()
+        raise PowerCutError
+
     def crash(self) -> None:
-        """Leave what a power cut at this moment could leave."""
+        """Leave what a power cut at this moment could leave; the disk works again."""
+        self.is_off = False
         self.steps_until_power_cut = None
         self.syncs_fail = False
         self.while_syncing = _nothing
@@ -243,6 +254,8 @@ class _Step:
 
     def __enter__(self) -> None:
         disk = self._disk
+        if disk.is_off:
+            raise PowerCutError
         if disk.steps_until_power_cut is None:
             return
         disk.steps_until_power_cut -= 1
@@ -251,11 +264,11 @@ class _Step:
         disk.steps_until_power_cut = None
         self._cuts_after = self._random.random() < 0.5
         if not self._cuts_after:
-            raise PowerCutError
+            disk.cut_power()
 
     def __exit__(self, *_: object) -> None:
         if self._cuts_after:
-            raise PowerCutError
+            self._disk.cut_power()
 
 
 def _nothing() -> None:

@@ -1,0 +1,49 @@
+"""The worker threads of a host, without threads: work is done in one step, some virtual time after it was handed over.
+
+The result comes back some time later again, so that a crash can fall between the work and the knowledge of it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any
+
+import msgspec
+
+
+class WorkDelay(msgspec.Struct, frozen=True, kw_only=True):
+    """How long work takes: usually between the two, now and then much longer."""
+
+    minimum_ms: float = 0.05
+    maximum_ms: float = 2.0
+    slow_probability: float = 0.01
+    slow_ms: float = 50.0
+
+    def draw_seconds(self, random: Random) -> float:
+        longest_ms = self.slow_ms if random.random() < self.slow_probability else self.maximum_ms
+        return (self.minimum_ms + random.random() * (longest_ms - self.minimum_ms)) / 1000
+
+
+class SimulatedExecutor(Executor):
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, delay: WorkDelay) -> None:
+        self._loop = loop
+        self._random = random
+        self.delay = delay
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        total_s = self.delay.draw_seconds(self._random)
+        until_done_s = total_s * self._random.random()
+
+        def work() -> None:
+            try:
+                result = function(*args, **kwargs)
+            except Exception as error:
+                self._loop.call_later(total_s - until_done_s, future.set_exception, error)
+            else:
+                self._loop.call_later(total_s - until_done_s, future.set_result, result)
+
+        self._loop.call_later(until_done_s, work)
+        return future

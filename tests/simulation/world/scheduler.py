@@ -1,0 +1,148 @@
+"""Virtual time: one queue of what is due for all hosts and the network, in an order that only the seed decides.
+
+Nothing takes time by itself. When nothing is due, time jumps to the next timer. Things due at the same time run in the
+order in which they were asked for; no order ever comes from a hash or an address in memory.
+"""
+
+from asyncio.events import Handle, TimerHandle, _set_running_loop
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Protocol, TypeAlias, Union
+
+#: More steps than this without time passing are a loop that never ends.
+_MAX_STEPS_AT_ONE_TIME = 200_000
+#: Cancelled timers are swept out of the queue when there are this many, and they are the larger part.
+_MIN_CANCELLED_TO_SWEEP = 200
+
+
+class LoopState(Enum):
+    RUNNING = "running"
+    #: What is due waits until it is thawed, as after SIGSTOP.
+    FROZEN = "frozen"
+    #: What is due is dropped.
+    DEAD = "dead"
+
+
+class ScheduledLoop(Protocol):
+    """What the scheduler knows of the loop that a handle belongs to."""
+
+    state: LoopState
+    held: list[Handle]
+
+
+class KernelEvent:
+    """Something that belongs to no process, such as the arrival of a packet."""
+
+    __slots__ = ("_args", "_callback", "_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def _run(self) -> None:
+        self._callback(*self._args)
+
+
+_Entry: TypeAlias = Union[Handle, KernelEvent]  # noqa: UP007 - the runtime needs the names
+
+
+class NothingWillHappen(AssertionError):
+    """The run waits for something, and nothing is due, now or ever."""
+
+
+class TimeIsUp(AssertionError):
+    """What the run waits for did not happen within the virtual time allowed for it."""
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self._ready: deque[_Entry] = deque()
+        self._timers: list[tuple[float, int, _Entry]] = []
+        self._sequence = 0
+        self._cancelled_timers = 0
+        #: Set by whatever fails the run; looked at after each step.
+        self.failure: BaseException | None = None
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        self._ready.append(KernelEvent(callback, args))
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> KernelEvent:
+        event = KernelEvent(callback, args)
+        self._sequence += 1
+        heappush(self._timers, (when, self._sequence, event))
+        return event
+
+    def add_ready(self, handle: Handle) -> None:
+        self._ready.append(handle)
+
+    def add_timer(self, handle: TimerHandle) -> None:
+        self._sequence += 1
+        heappush(self._timers, (handle.when(), self._sequence, handle))
+
+    def timer_cancelled(self) -> None:
+        self._cancelled_timers += 1
+        if self._cancelled_timers > _MIN_CANCELLED_TO_SWEEP and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [timer for timer in self._timers if not timer[2]._cancelled]
+            heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def run(self, is_over: Callable[[], bool], time_limit: float) -> None:
+        """Run until ``is_over``, which is asked after each step; time must not pass ``time_limit`` before that."""
+        ready = self._ready
+        steps_at_this_time = 0
+        try:
+            while not is_over():
+                if ready:
+                    entry = ready.popleft()
+                    steps_at_this_time += 1
+                    if steps_at_this_time > _MAX_STEPS_AT_ONE_TIME:
+                        raise AssertionError(
+                            f"time stands still at {self.now:.6f}: {entry!r} and others go on for ever"
+                        )
+                else:
+                    entry = self._next_timer(time_limit)
+                    steps_at_this_time = 0
+                self._run_entry(entry)
+                if self.failure is not None:
+                    raise self.failure
+        finally:
+            _set_running_loop(None)
+
+    def run_to(self, time: float) -> None:
+        """Run everything that is due up to a time, then let it be that time."""
+        self.run(lambda: not self._ready and not (self._timers and self._timers[0][0] <= time), time)
+        self.now = max(self.now, time)
+
+    def _next_timer(self, time_limit: float) -> _Entry:
+        if not self._timers:
+            raise NothingWillHappen(f"nothing is due at {self.now:.6f}, and nothing is over")
+        if self._timers[0][0] > time_limit:
+            raise TimeIsUp(
+                f"not over at {self.now:.3f} s; the next thing happens after the limit of {time_limit:.3f} s"
+            )
+        when, _, entry = heappop(self._timers)
+        self.now = max(self.now, when)
+        return entry
+
+    def _run_entry(self, entry: _Entry) -> None:
+        self.steps += 1
+        if entry._cancelled:
+            return
+        if isinstance(entry, KernelEvent):
+            _set_running_loop(None)
+            entry._run()
+            return
+        loop: ScheduledLoop = entry._loop  # type: ignore[attr-defined]
+        if loop.state is LoopState.RUNNING:
+            _set_running_loop(loop)  # type: ignore[arg-type]
+            entry._run()
+        elif loop.state is LoopState.FROZEN:
+            loop.held.append(entry)
