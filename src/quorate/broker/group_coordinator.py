@@ -82,10 +82,11 @@ class GroupCoordinator:
             await self._create_offsets_topic()
         image = self._node.metadata.image
         index = self._partition_for(group_id)
-        leader = None if index is None else image.brokers.get(image.partition_leader(CONSUMER_OFFSETS, index))
-        if leader is None:
+        leader = None if index is None else image.partition_leader(CONSUMER_OFFSETS, index)
+        broker = None if leader is None else image.brokers.get(leader.node_id)
+        if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return leader
+        return broker
 
     async def _create_offsets_topic(self) -> None:
         command = CreateTopic(

@@ -16,7 +16,8 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.broker.config import Address, NodeConfig
+from quorate.broker.config import NodeConfig
+from quorate.kernel.address import Address
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
@@ -154,7 +155,11 @@ class Node:
             await self.metadata.submit_one(FormCluster())
         await self.metadata.submit_one(
             RegisterBroker(
-                node_id=self.config.node_id, host=advertised.host, port=advertised.port, rack=self.config.rack
+                node_id=self.config.node_id,
+                host=advertised.host,
+                port=advertised.port,
+                rack=self.config.rack,
+                fenced=False,
             )
         )
 

@@ -1,17 +1,33 @@
-"""What a node may ask of the controller. Pure."""
+"""What a node may ask of the controller. Pure.
+
+A command can be sent again when its answer was lost with a quorum leader; each says what a repetition is answered with
+where that is not the same answer.
+"""
 
 from collections.abc import Mapping
 from enum import IntEnum
+from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.metadata.records import NO_INCARNATION
 
 
-class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
+class TaggedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", tag=True):
+    """What all commands share: a tag that names them on their way to the quorum leader."""
+
+
+class FormCluster(TaggedCommand, frozen=True, kw_only=True):
+    """Give a new cluster its id. A cluster that has one keeps it."""
+
+
+class CreateTopic(TaggedCommand, frozen=True, kw_only=True):
     """The one way in which partitions come to be, whoever asks: an admin client, auto-creation or the node itself.
 
     Counts of -1 take the cluster's defaults; ``assignments`` names replicas by hand instead of counts.
+    Sent again with the ``topic_id`` of the first time it succeeds and changes nothing; without one it is answered
+    with TOPIC_ALREADY_EXISTS.
     """
 
     name: str
@@ -21,13 +37,19 @@ class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str | None] = msgspec.field(default_factory=dict)
     #: An internal topic takes as many replicas as there are brokers when there are fewer than asked.
     replication_factor_is_upper_bound: bool = False
+    #: Chosen by the asker, so that its own retry is known as such; None leaves the choice to the controller.
+    topic_id: TopicId | None = None
 
 
-class DeleteTopic(msgspec.Struct, frozen=True, kw_only=True):
+class DeleteTopic(TaggedCommand, frozen=True, kw_only=True):
+    """Sent again it is answered with UNKNOWN_TOPIC_ID, which says that it is done: no topic ever has that id again."""
+
     topic_id: TopicId
 
 
-class CreatePartitions(msgspec.Struct, frozen=True, kw_only=True):
+class CreatePartitions(TaggedCommand, frozen=True, kw_only=True):
+    """Sent again it is answered with INVALID_PARTITIONS, as the topic already has ``total_count`` partitions."""
+
     name: TopicName
     total_count: int
     assignments: tuple[tuple[NodeId, ...], ...] | None = None
@@ -48,7 +70,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None = None
 
 
-class AlterTopicConfigs(msgspec.Struct, frozen=True, kw_only=True):
+class AlterTopicConfigs(TaggedCommand, frozen=True, kw_only=True):
     """With ``replace_all``, overrides that no change names are taken away, as the older AlterConfigs has it."""
 
     name: TopicName
@@ -56,27 +78,133 @@ class AlterTopicConfigs(msgspec.Struct, frozen=True, kw_only=True):
     replace_all: bool = False
 
 
-class AlterBrokerConfigs(msgspec.Struct, frozen=True, kw_only=True):
+class AlterBrokerConfigs(TaggedCommand, frozen=True, kw_only=True):
     node_id: NodeId | None
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
 
 
-class AllocateProducerIds(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered with the first id of a block that is this broker's alone."""
+class AllocateProducerIds(TaggedCommand, frozen=True, kw_only=True):
+    """Answered with the first id of a block that is this broker's alone; sent again, with that of another block."""
 
     count: int = 1000
 
 
-class RegisterBroker(msgspec.Struct, frozen=True, kw_only=True):
+class RegisterBroker(TaggedCommand, frozen=True, kw_only=True):
+    """A broker process has started. Answered with its broker epoch, the same one however often it is sent."""
+
     node_id: NodeId
     host: str
     port: int
     rack: str | None = None
+    #: Chosen at random by each start of the process.
+    incarnation: UUID = NO_INCARNATION
+    peer_address: str = ""
+    #: A node that is a cluster by itself has nothing to catch up with and starts in one step, unfenced.
+    fenced: bool = True
 
 
-class FormCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Give a new cluster its id."""
+class UnfenceBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker has caught up with the metadata and may lead."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class FenceBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker's session is lost or its process died: whatever it leads gets another leader."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BeginControlledShutdown(TaggedCommand, frozen=True, kw_only=True):
+    """The broker is about to stop: its leaderships move away while it still runs, and it gets no new ones."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
+
+    node_id: NodeId
+    #: Remove it although partitions name it as a replica; they stay short of it until they are reassigned.
+    even_with_replicas: bool = False
+
+
+class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member with the broker epoch of its fetches: one that restarted since then is not in sync (KIP-903)."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class IsrChange(msgspec.Struct, frozen=True, kw_only=True):
+    topic_id: TopicId
+    partition: PartitionIndex
+    leader_epoch: LeaderEpoch
+    #: Of the state that the proposal was made on.
+    partition_epoch: int
+    new_isr: tuple[IsrMember, ...]
+
+
+class AlterIsr(TaggedCommand, frozen=True, kw_only=True):
+    """A partition leader proposes in-sync sets; each partition has its own outcome, in the order of the changes.
+
+    Sent again it is answered with INVALID_UPDATE_VERSION and the state that the first time gave.
+    """
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    changes: tuple[IsrChange, ...]
+
+
+class PartitionName(msgspec.Struct, frozen=True):
+    """Names a partition as clients do, who know no topic ids here."""
+
+    topic: TopicName
+    partition: PartitionIndex
+
+
+class ElectionKind(IntEnum):
+    """Kafka's codes, as ElectLeaders has them."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectLeaders(TaggedCommand, frozen=True, kw_only=True):
+    """Without partitions it concerns all of them, and only those that needed an election are reported."""
+
+    kind: ElectionKind
+    partitions: tuple[PartitionName, ...] | None
+
+
+class PartitionReassignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The replicas that a partition is to have; None cancels what is under way."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    replicas: tuple[NodeId, ...] | None
+
+
+class AlterPartitionReassignments(TaggedCommand, frozen=True, kw_only=True):
+    reassignments: tuple[PartitionReassignment, ...]
+    allow_replication_factor_change: bool = True
+
+
+class DrainBroker(TaggedCommand, frozen=True, kw_only=True):
+    """Move every replica of the broker elsewhere, so that it can be removed."""
+
+    node_id: NodeId
+
+
+class RebalancePartitions(TaggedCommand, frozen=True, kw_only=True):
+    """Even out replicas and leaders over the brokers, moving as little data as that takes."""
+
+    #: The most replicas whose data is moved; None for as many as it takes.
+    max_moves: int | None = None
 
 
 Command = (
@@ -88,4 +216,13 @@ Command = (
     | AlterBrokerConfigs
     | AllocateProducerIds
     | RegisterBroker
+    | UnfenceBroker
+    | FenceBroker
+    | BeginControlledShutdown
+    | UnregisterBroker
+    | AlterIsr
+    | ElectLeaders
+    | AlterPartitionReassignments
+    | DrainBroker
+    | RebalancePartitions
 )

@@ -4,9 +4,14 @@ A record is a noun or a thing that happened; it is written to the metadata log, 
 gives the image. Fields are only ever added, with defaults, so that an old log stays readable.
 """
 
+from uuid import UUID
+
 import msgspec
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+
+#: Of a broker that was registered without naming its start: two such registrations are never the same one.
+NO_INCARNATION = UUID(int=0)
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -25,6 +30,36 @@ class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-re
     host: str
     port: int
     rack: str | None = None
+    incarnation: UUID = NO_INCARNATION
+    peer_address: str = ""
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+
+
+class BrokerFenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-fenced"):
+    """The broker is taken for lost: it leads nothing until it is unfenced."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerUnfenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-unfenced"):
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerShutdownStarted(MetadataRecord, frozen=True, kw_only=True, tag="broker-shutdown-started"):
+    """The broker is about to stop: it gives its leaderships away and gets no new ones."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerUnregistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-unregistered"):
+    """The broker is no part of the cluster any more."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
 
 
 class TopicCreated(MetadataRecord, frozen=True, kw_only=True, tag="topic-created"):
@@ -45,6 +80,11 @@ class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, tag="partition
     isr: tuple[NodeId, ...]
     leader: NodeId
     leader_epoch: LeaderEpoch
+    partition_epoch: int = 0
+    adding_replicas: tuple[NodeId, ...] = ()
+    removing_replicas: tuple[NodeId, ...] = ()
+    #: The leader was not in sync when it was elected: records may have been lost.
+    unclean: bool = False
 
 
 class TopicConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="topic-config-changed"):
@@ -72,6 +112,10 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, kw_only=True, tag="produ
 AnyRecord = (
     ClusterFormed
     | BrokerRegistered
+    | BrokerFenced
+    | BrokerUnfenced
+    | BrokerShutdownStarted
+    | BrokerUnregistered
     | TopicCreated
     | TopicDeleted
     | PartitionChanged

@@ -30,3 +30,8 @@ def check_topic_name(name: str) -> TopicName:
 def collision_key(name: str) -> str:
     """Names with one key clash in metric names, where '.' and '_' are the same."""
     return name.replace(".", "_")
+
+
+def can_collide(name: str) -> bool:
+    """Whether another name can have the same collision key."""
+    return "." in name or "_" in name

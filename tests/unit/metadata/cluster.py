@@ -23,7 +23,7 @@ class Cluster:
         self.image = MetadataImage()
         self.delta = Delta()
         for node in nodes:
-            self.do(RegisterBroker(node_id=NodeId(node), host=f"host-{node}", port=9092))
+            self.do(RegisterBroker(node_id=NodeId(node), host=f"host-{node}", port=9092, fenced=False))
 
     def do(self, command: Command) -> Decision:
         decision = self.controller.decide(self.image, command)

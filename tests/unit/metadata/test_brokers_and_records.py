@@ -11,7 +11,7 @@ def test_a_restarted_broker_has_a_new_broker_epoch_and_its_partitions_a_new_lead
     cluster.do(CreateTopic(name="orders", partition_count=2, replication_factor=1))
     before = cluster.image
 
-    cluster.do(RegisterBroker(node_id=NodeId(7), host="elsewhere", port=9093, rack="r1"))
+    cluster.do(RegisterBroker(node_id=NodeId(7), host="elsewhere", port=9093, rack="r1", fenced=False))
 
     after = cluster.image
     assert after.brokers[NodeId(7)].broker_epoch > before.brokers[NodeId(7)].broker_epoch
@@ -40,7 +40,7 @@ def test_every_record_survives_the_log() -> None:
     cluster = Cluster(nodes=())
     commands: list[Command] = [
         FormCluster(),
-        RegisterBroker(node_id=NodeId(7), host="h", port=1),
+        RegisterBroker(node_id=NodeId(7), host="h", port=1, fenced=False),
         CreateTopic(name="orders", partition_count=2, replication_factor=1, configs={"retention.ms": "5"}),
         AllocateProducerIds(),
     ]

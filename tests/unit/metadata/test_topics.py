@@ -3,7 +3,8 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.commands import CreatePartitions, CreateTopic, DeleteTopic
 from quorate.metadata.image import MetadataImage, TopicPartition
 from tests.unit.metadata.cluster import Cluster
@@ -31,7 +32,7 @@ def test_a_created_topic_has_an_id_and_a_leader_for_every_partition() -> None:
     for index, state in topic.partitions.items():
         assert state.leader in state.replicas
         assert len(set(state.replicas)) == 2
-        assert cluster.image.partition_leader(ORDERS, index) == state.leader
+        assert cluster.image.partition_leader(ORDERS, index) == PartitionLeader(state.leader, state.leader_epoch)
     assert cluster.delta.changed_partitions == tuple(
         TopicPartition(topic.topic_id, ORDERS, PartitionIndex(index)) for index in range(6)
     )
@@ -56,8 +57,8 @@ def test_topics_of_one_partition_do_not_all_land_on_one_node() -> None:
 def test_a_missing_partition_has_no_made_up_leader() -> None:
     cluster = Cluster()
     cluster.do(CreateTopic(name="orders", partition_count=1, replication_factor=1))
-    assert cluster.image.partition_leader(ORDERS, PartitionIndex(1)) == NO_NODE
-    assert cluster.image.partition_leader(TopicName("other"), PartitionIndex(0)) == NO_NODE
+    assert cluster.image.partition_leader(ORDERS, PartitionIndex(1)) is None
+    assert cluster.image.partition_leader(TopicName("other"), PartitionIndex(0)) is None
     assert cluster.image.partition_replicas(TopicName("other"), PartitionIndex(0)) == ()
 
 

@@ -1,0 +1,103 @@
+"""Deciding the life of a broker: registered, unfenced, fenced, shutting down, removed. Pure.
+
+Each decision holds, in one batch, what becomes of every partition that the broker has a part in.
+"""
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.metadata import commands as c
+from quorate.metadata import records as r
+from quorate.metadata.decisions import Decision
+from quorate.metadata.elections import ElectionRules, Elections
+from quorate.metadata.image import Broker, MetadataImage
+
+
+def register_broker(image: MetadataImage, rules: ElectionRules, command: c.RegisterBroker) -> Decision:
+    """A new start of a broker: a new broker epoch, and a new leader epoch for every partition that it led.
+
+    What it wrote before a crash may be lost in part, so its earlier self counts as lost first: others in sync are
+    preferred as leaders, and where there are none the new epoch keeps its old offsets apart from those that follow.
+    """
+    existing = image.brokers.get(command.node_id)
+    if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
+        return Decision(broker_epoch=existing.broker_epoch)
+    elections = Elections(image, rules)
+    elections.lose(command.node_id)
+    if not command.fenced:
+        elections.gain(command.node_id)
+    registered = r.BrokerRegistered(
+        node_id=command.node_id,
+        broker_epoch=BrokerEpoch(max(image.version, image.last_broker_epoch) + 1),
+        host=command.host,
+        port=command.port,
+        rack=command.rack,
+        incarnation=command.incarnation,
+        peer_address=command.peer_address,
+        fenced=command.fenced,
+    )
+    return Decision(records=(registered, *elections.edits.records()), broker_epoch=registered.broker_epoch)
+
+
+def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision:
+    broker = checked_broker(image, command.node_id, command.broker_epoch)
+    if broker.is_live:
+        return Decision(broker_epoch=broker.broker_epoch)
+    elections = Elections(image, rules)
+    if not broker.in_controlled_shutdown:
+        elections.gain(broker.node_id)
+    unfenced = r.BrokerUnfenced(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
+    return Decision(records=(unfenced, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+
+
+def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision:
+    broker = checked_broker(image, command.node_id, command.broker_epoch)
+    if broker.fenced:
+        return Decision(broker_epoch=broker.broker_epoch)
+    elections = Elections(image, rules)
+    elections.lose(broker.node_id)
+    fenced = r.BrokerFenced(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
+    return Decision(records=(fenced, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+
+
+def begin_controlled_shutdown(
+    image: MetadataImage, rules: ElectionRules, command: c.BeginControlledShutdown
+) -> Decision:
+    """Asked again it tries again: a replica that has come into sync since then can take over."""
+    broker = checked_broker(image, command.node_id, command.broker_epoch)
+    elections = Elections(image, rules)
+    elections.vacate(broker.node_id)
+    started = r.BrokerShutdownStarted(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
+    flag = () if broker.in_controlled_shutdown else (started,)
+    return Decision(records=(*flag, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+
+
+def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision:
+    broker = _registered(image, command.node_id)
+    held = image.replica_count(broker.node_id)
+    if held and not command.even_with_replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Broker {broker.node_id} still holds {held} replica(s); drain it before it is removed.",
+        )
+    elections = Elections(image, rules)
+    elections.lose(broker.node_id)
+    removed = r.BrokerUnregistered(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
+    return Decision(records=(removed, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+
+
+def checked_broker(image: MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> Broker:
+    """The broker, if the epoch is that of its present start."""
+    broker = _registered(image, node_id)
+    if broker.broker_epoch != broker_epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Broker {node_id} is registered with epoch {broker.broker_epoch}, not {broker_epoch}.",
+        )
+    return broker
+
+
+def _registered(image: MetadataImage, node_id: NodeId) -> Broker:
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node_id} is not registered.")
+    return broker

@@ -1,0 +1,213 @@
+"""The one mutable moment between two images: records are applied to a draft, which becomes the next image. Pure.
+
+Tables are copied on the first write to them, so that a batch costs what it touches.
+"""
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.metadata import records as r
+from quorate.metadata.copy_on_write import CopyOnWrite
+from quorate.metadata.hosting_index import HostingDraft
+from quorate.metadata.image_parts import Broker, Delta, PartitionState, Topic, TopicPartition
+from quorate.metadata.topic_names import can_collide, collision_key
+
+if TYPE_CHECKING:
+    from quorate.metadata.image import MetadataImage
+
+_BrokerRecord = r.BrokerRegistered | r.BrokerFenced | r.BrokerUnfenced | r.BrokerShutdownStarted | r.BrokerUnregistered
+
+
+class ImageDraft:
+    def __init__(self, base: "MetadataImage") -> None:
+        self._base = base
+        self._cluster_id = base.cluster_id
+        self._next_producer_id = base.next_producer_id
+        self._last_broker_epoch = base.last_broker_epoch
+        self._brokers = CopyOnWrite(base.brokers)
+        self._topics = CopyOnWrite(base.topics)
+        self._topic_names = CopyOnWrite(base.topic_names)
+        self._collision_keys = CopyOnWrite(base.collision_keys)
+        self._broker_configs = CopyOnWrite(base.broker_configs)
+        self._hosting = HostingDraft(base.hosted)
+        self._partitions: dict[TopicName, dict[PartitionIndex, PartitionState]] = {}
+        self._configs: dict[TopicName, dict[str, str]] = {}
+        self._changes = _Changes()
+
+    def apply(self, record: r.AnyRecord) -> None:
+        match record:
+            case r.PartitionChanged():
+                self._change_partition(record)
+            case r.TopicCreated(name=name, topic_id=topic_id):
+                self._create_topic(name, topic_id)
+            case r.TopicDeleted(topic_id=topic_id):
+                self._delete_topic(topic_id)
+            case r.TopicConfigChanged(topic_id=topic_id, key=key, value=value):
+                self._change_topic_config(topic_id, key, value)
+            case r.BrokerConfigChanged(node_id=node_id, key=key, value=value):
+                self._change_broker_config(node_id, key, value)
+            case r.ProducerIdsAllocated(next_producer_id=next_producer_id):
+                self._next_producer_id = next_producer_id
+            case r.ClusterFormed(cluster_id=cluster_id):
+                self._cluster_id = cluster_id
+            case _:
+                self._apply_to_broker(record)
+
+    def finish(self, version: Offset) -> "tuple[MetadataImage, Delta]":
+        for name in self._partitions.keys() | self._configs.keys():
+            topic = self._topics[name]
+            self._topics[name] = Topic(
+                name=name,
+                topic_id=topic.topic_id,
+                partitions=self._partitions.get(name, topic.partitions),
+                configs=self._configs.get(name, topic.configs),
+            )
+        image = msgspec.structs.replace(
+            self._base,
+            version=version,
+            cluster_id=self._cluster_id,
+            brokers=self._brokers.current,
+            last_broker_epoch=self._last_broker_epoch,
+            topics=self._topics.current,
+            topic_names=self._topic_names.current,
+            collision_keys=self._collision_keys.current,
+            hosted=self._hosting.finish(),
+            broker_configs=self._broker_configs.current,
+            next_producer_id=self._next_producer_id,
+        )
+        return image, self._changes.delta()
+
+    def _apply_to_broker(self, record: _BrokerRecord) -> None:
+        self._changes.brokers[record.node_id] = None
+        match record:
+            case r.BrokerRegistered():
+                self._register_broker(record)
+            case r.BrokerFenced(node_id=node_id):
+                self._change_broker(node_id, fenced=True)
+            case r.BrokerUnfenced(node_id=node_id):
+                self._change_broker(node_id, fenced=False)
+            case r.BrokerShutdownStarted(node_id=node_id):
+                self._change_broker(node_id, in_controlled_shutdown=True)
+            case r.BrokerUnregistered(node_id=node_id):
+                self._brokers.pop(node_id)
+            case _:
+                assert_never(record)
+
+    def _create_topic(self, name: TopicName, topic_id: TopicId) -> None:
+        self._topics[name] = Topic(name=name, topic_id=topic_id, partitions={}, configs={})
+        self._topic_names[topic_id] = name
+        if can_collide(name):
+            self._collision_keys[collision_key(name)] = name
+
+    def _change_partition(self, record: r.PartitionChanged) -> None:
+        name = self._topic_names[record.topic_id]
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            partitions = self._partitions[name] = dict(self._topics[name].partitions)
+        old = partitions.get(record.partition)
+        new = partitions[record.partition] = partition_state(record)
+        self._hosting.move(record.topic_id, record.partition, old, new)
+        self._changes.partition_changed(TopicPartition(record.topic_id, name, record.partition), old, new)
+        if record.unclean:
+            self._changes.unclean[TopicPartition(record.topic_id, name, record.partition)] = None
+
+    def _change_topic_config(self, topic_id: TopicId, key: str, value: str | None) -> None:
+        name = self._topic_names[topic_id]
+        configs = self._configs.get(name)
+        if configs is None:
+            configs = self._configs[name] = dict(self._topics[name].configs)
+        _set_or_remove(configs, key, value)
+        self._changes.reconfigured[name] = None
+
+    def _change_broker_config(self, node_id: NodeId | None, key: str, value: str | None) -> None:
+        configs = dict(self._broker_configs.get(node_id) or {})
+        _set_or_remove(configs, key, value)
+        if configs:
+            self._broker_configs[node_id] = configs
+        else:
+            self._broker_configs.discard(node_id)
+        self._changes.brokers_reconfigured = True
+
+    def _register_broker(self, record: r.BrokerRegistered) -> None:
+        self._brokers[record.node_id] = Broker(
+            node_id=record.node_id,
+            broker_epoch=record.broker_epoch,
+            host=record.host,
+            port=record.port,
+            rack=record.rack,
+            incarnation=record.incarnation,
+            peer_address=record.peer_address,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+        )
+        self._last_broker_epoch = max(self._last_broker_epoch, record.broker_epoch)
+
+    def _change_broker(self, node_id: NodeId, **changes: bool) -> None:
+        self._brokers[node_id] = msgspec.structs.replace(self._brokers[node_id], **changes)
+
+    def _delete_topic(self, topic_id: TopicId) -> None:
+        name = self._topic_names.pop(topic_id)
+        topic = self._topics.pop(name)
+        partitions = self._partitions.pop(name, topic.partitions)
+        configs = self._configs.pop(name, topic.configs)
+        self._collision_keys.discard(collision_key(name))
+        for index, state in partitions.items():
+            self._hosting.move(topic_id, index, state, None)
+        self._changes.topic_deleted(Topic(name=name, topic_id=topic_id, partitions=partitions, configs=configs))
+
+
+class _Changes:
+    """Collects the delta. Dictionaries stand for sets that keep their order."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[NodeId, None] = {}
+        self.brokers_reconfigured = False
+        self.reconfigured: dict[TopicName, None] = {}
+        self.unclean: dict[TopicPartition, None] = {}
+        self._partitions: dict[TopicPartition, None] = {}
+        self._leaders: dict[TopicPartition, None] = {}
+        self._deleted: list[Topic] = []
+
+    def partition_changed(self, name: TopicPartition, old: PartitionState | None, new: PartitionState) -> None:
+        self._partitions[name] = None
+        if old is None or (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch):
+            self._leaders[name] = None
+
+    def topic_deleted(self, topic: Topic) -> None:
+        self.reconfigured.pop(topic.name, None)
+        for changed in (self._partitions, self._leaders, self.unclean):
+            for name in [name for name in changed if name.topic_id == topic.topic_id]:
+                del changed[name]
+        self._deleted.append(topic)
+
+    def delta(self) -> Delta:
+        return Delta(
+            deleted_topics=tuple(self._deleted),
+            changed_partitions=tuple(self._partitions),
+            changed_leaders=tuple(self._leaders),
+            unclean_elections=tuple(self.unclean),
+            reconfigured_topics=tuple(self.reconfigured),
+            brokers_reconfigured=self.brokers_reconfigured,
+            changed_brokers=tuple(self.brokers),
+        )
+
+
+def partition_state(record: r.PartitionChanged) -> PartitionState:
+    return PartitionState(
+        replicas=record.replicas,
+        isr=record.isr,
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        adding_replicas=record.adding_replicas,
+        removing_replicas=record.removing_replicas,
+    )
+
+
+def _set_or_remove(configs: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        configs.pop(key, None)
+    else:
+        configs[key] = value

@@ -1,0 +1,85 @@
+"""Deciding changes of in-sync sets, as partition leaders propose them (KIP-497, KIP-903). Pure.
+
+A proposal counts only on the very state it was made on: the leader's broker epoch, the leader epoch and the partition
+epoch must be the current ones, and every member must be a replica that runs under the broker epoch it fetched with.
+"""
+
+import msgspec
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NO_NODE, NodeId, TopicName
+from quorate.metadata.brokers import checked_broker
+from quorate.metadata.commands import AlterIsr, IsrChange, IsrMember
+from quorate.metadata.decisions import Decision, PartitionOutcome, failed, succeeded
+from quorate.metadata.elections import ElectionRules, Elections
+from quorate.metadata.image import MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.image_parts import without
+from quorate.metadata.reassignment import completed
+
+
+def decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: AlterIsr) -> Decision:
+    checked_broker(image, command.node_id, command.broker_epoch)
+    elections = Elections(image, rules)
+    outcomes = tuple(_decide(image, elections, command.node_id, change) for change in command.changes)
+    return Decision(records=elections.edits.records(), partitions=outcomes)
+
+
+def _decide(image: MetadataImage, elections: Elections, asker: NodeId, change: IsrChange) -> PartitionOutcome:
+    topic = image.topic_by_id(change.topic_id)
+    if topic is None:
+        unknown = TopicPartition(change.topic_id, TopicName(""), change.partition)
+        return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+    name = TopicPartition(change.topic_id, topic.name, change.partition)
+    if change.partition not in topic.partitions:
+        return failed(name, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    state = elections.edits.current(name)
+    try:
+        _check_epochs(state, asker, change)
+        _check_members(image, state, change.new_isr)
+    except KafkaError as error:
+        return failed(name, error, state)
+    proposed = msgspec.structs.replace(state, isr=tuple(member.node_id for member in change.new_isr))
+    accepted = elections.edits.change(name, _handed_over(image, elections, completed(elections, proposed)))
+    if accepted.leader != asker:
+        return failed(name, KafkaError(ErrorCode.NEW_LEADER_ELECTED), accepted)
+    return succeeded(name, accepted)
+
+
+def _check_epochs(state: PartitionState, asker: NodeId, change: IsrChange) -> None:
+    if change.leader_epoch > state.leader_epoch or (
+        change.leader_epoch == state.leader_epoch and change.partition_epoch > state.partition_epoch
+    ):
+        # The asker has seen records that this controller has not: it was deposed and does not know yet.
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    if change.leader_epoch < state.leader_epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if state.leader != asker:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {asker} does not lead the partition.")
+    if change.partition_epoch < state.partition_epoch:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def _check_members(image: MetadataImage, state: PartitionState, members: tuple[IsrMember, ...]) -> None:
+    nodes = [member.node_id for member in members]
+    if len(set(nodes)) != len(nodes) or not set(nodes) <= set(state.replicas) or state.leader not in nodes:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"The in-sync set {nodes} must hold the leader and replicas of the partition."
+        )
+    for member in members:
+        broker = image.brokers.get(member.node_id)
+        # A leader that is shutting down may shrink the set to itself; nobody else joins or stays while it stops.
+        may_belong = broker is not None and (broker.is_live if broker.node_id == state.leader else broker.is_active)
+        if broker is None or not may_belong or broker.broker_epoch != member.broker_epoch:
+            raise KafkaError(
+                ErrorCode.INELIGIBLE_REPLICA,
+                f"Broker {member.node_id} is fenced, shutting down or has restarted since it fetched.",
+            )
+
+
+def _handed_over(image: MetadataImage, elections: Elections, state: PartitionState) -> PartitionState:
+    """A leader that is shutting down goes as soon as another replica is in sync."""
+    isr = without(state.isr, (state.leader,))
+    if image.is_active(state.leader) or not isr:
+        return state
+    leader = elections.candidate(state, isr)
+    return state if leader == NO_NODE else msgspec.structs.replace(state, isr=isr, leader=leader)
