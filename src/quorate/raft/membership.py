@@ -1,0 +1,147 @@
+"""Who belongs to the quorum, and how that may change: one server at a time. Pure.
+
+A membership holds from the moment its entry is in the log, committed or not (Raft thesis, section 4.1). Two successive
+memberships differ in one member, so that any majority of one meets any majority of the other.
+"""
+
+import enum
+from collections.abc import Iterable
+from functools import cached_property
+
+import msgspec
+
+from quorate.kernel.ids import NodeId, Offset
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    node_id: NodeId
+    address: str  # Of its peer listener; opaque here.
+    is_voter: bool
+
+
+class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    members: tuple[Member, ...] = ()  # Ordered by node id.
+
+    @classmethod
+    def of(cls, members: Iterable[Member]) -> "Membership":
+        return cls(members=tuple(sorted(members, key=lambda member: member.node_id)))
+
+    @cached_property
+    def voters(self) -> frozenset[NodeId]:
+        return frozenset(member.node_id for member in self.members if member.is_voter)
+
+    @cached_property
+    def learners(self) -> frozenset[NodeId]:
+        return frozenset(member.node_id for member in self.members if not member.is_voter)
+
+    @cached_property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        return tuple(member.node_id for member in self.members)
+
+    @property
+    def quorum_size(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def is_quorum(self, node_ids: Iterable[NodeId]) -> bool:
+        return len(self.voters.intersection(node_ids)) >= self.quorum_size
+
+    def member(self, node_id: NodeId) -> Member | None:
+        return next((member for member in self.members if member.node_id == node_id), None)
+
+    def replacing(self, member: Member) -> "Membership":
+        return Membership.of([*(other for other in self.members if other.node_id != member.node_id), member])
+
+    def without(self, node_id: NodeId) -> "Membership":
+        return Membership(members=tuple(member for member in self.members if member.node_id != node_id))
+
+
+def encode_membership(membership: Membership) -> bytes:
+    return msgspec.msgpack.encode(membership)
+
+
+def decode_membership(payload: bytes) -> Membership:
+    return msgspec.msgpack.decode(payload, type=Membership)
+
+
+class AddLearner(msgspec.Struct, frozen=True):
+    node_id: NodeId
+    address: str
+
+
+class PromoteLearner(msgspec.Struct, frozen=True):
+    node_id: NodeId
+
+
+class RemoveMember(msgspec.Struct, frozen=True):
+    node_id: NodeId
+
+
+class ChangeAddress(msgspec.Struct, frozen=True):
+    node_id: NodeId
+    address: str
+
+
+MembershipChange = AddLearner | PromoteLearner | RemoveMember | ChangeAddress
+
+
+class ChangeRefusal(enum.StrEnum):
+    """Why a change does not fit the membership it is meant for."""
+
+    ALREADY_A_MEMBER = "already a member"
+    NOT_A_MEMBER = "not a member"
+    NOT_A_LEARNER = "not a learner"
+    LAST_VOTER = "the last voter cannot leave"
+    NO_CHANGE = "nothing would change"
+
+
+def changed_membership(membership: Membership, change: MembershipChange) -> Membership | ChangeRefusal:
+    member = membership.member(change.node_id)
+    if isinstance(change, AddLearner):
+        if member is not None:
+            return ChangeRefusal.ALREADY_A_MEMBER
+        return membership.replacing(Member(change.node_id, change.address, is_voter=False))
+    if member is None:
+        return ChangeRefusal.NOT_A_MEMBER
+    if isinstance(change, PromoteLearner):
+        if member.is_voter:
+            return ChangeRefusal.NOT_A_LEARNER
+        return membership.replacing(Member(member.node_id, member.address, is_voter=True))
+    if isinstance(change, ChangeAddress):
+        if member.address == change.address:
+            return ChangeRefusal.NO_CHANGE
+        return membership.replacing(Member(member.node_id, change.address, member.is_voter))
+    if membership.voters == {change.node_id}:
+        return ChangeRefusal.LAST_VOTER
+    return membership.without(change.node_id)
+
+
+class MembershipHistory:
+    """The memberships of the part of the log that is held, so that a truncation can go back to an earlier one."""
+
+    def __init__(self, base: Membership, base_end_offset: Offset) -> None:
+        # (offset of the entry that brought it, membership), by offset; the first one stands for all compacted entries.
+        self._history: list[tuple[int, Membership]] = [(base_end_offset - 1, base)]
+
+    @property
+    def current(self) -> Membership:
+        return self._history[-1][1]
+
+    @property
+    def current_offset(self) -> int:
+        """The offset of the entry that brought the current membership; below the log where no entry did."""
+        return self._history[-1][0]
+
+    def append(self, offset: Offset, membership: Membership) -> None:
+        self._history.append((offset, membership))
+
+    def truncate(self, end_offset: Offset) -> None:
+        while self._history[-1][0] >= end_offset and len(self._history) > 1:
+            self._history.pop()
+
+    def at(self, end_offset: Offset) -> Membership:
+        """The membership that holds once all entries before this offset are in."""
+        return next(membership for offset, membership in reversed(self._history) if offset < end_offset)
+
+    def compact(self, end_offset: Offset) -> None:
+        while len(self._history) > 1 and self._history[1][0] < end_offset:
+            del self._history[0]
