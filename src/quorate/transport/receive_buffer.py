@@ -1,8 +1,9 @@
 """The receiving side of a connection: one buffer that is read into, and frames cut from it in place. Pure.
 
 A frame is a big-endian int32 length and that many bytes. Frames are handed out as writable views of the buffer: they
-hold until the next read. While a large frame is incomplete only its own remainder is asked for, so that the next frame
-starts at the front of the buffer and no large piece is ever moved.
+hold until the next read. A read takes several frames where they have come, as each read costs, and so does each reply
+that leaves alone. The buffer has room for a whole frame behind such a read, so that a frame that came in part seldom
+has to be moved. Of a large frame only its own remainder is asked for: it is never moved once the buffer has grown.
 """
 
 from struct import Struct
@@ -11,10 +12,14 @@ _LENGTH = Struct(">i")
 
 #: Room for many small requests in one read.
 _INITIAL_BYTES = 64 * 1024
+#: The most that is asked for at once, but for the rest of a large frame.
+_READ_BYTES = 256 * 1024
+#: Frames from this size on make the buffer grow to where it takes several of them.
+_SIZABLE_FRAME_BYTES = 16 * 1024
+#: From this size on, an incomplete frame is read alone.
+_LARGE_FRAME_BYTES = 128 * 1024
 #: A buffer that grew beyond this for one large frame is let go again.
 _KEPT_BYTES = 4 * 1024 * 1024
-#: From this size on, an incomplete frame is read alone.
-_LARGE_FRAME_BYTES = 16 * 1024
 
 
 class FrameTooLarge(Exception):
@@ -42,7 +47,7 @@ class ReceiveBuffer:
             self._make_room()
         if self._needed >= _LARGE_FRAME_BYTES:
             return self._view[self._end : self._start + self._needed]
-        return self._view[self._end :]
+        return self._view[self._end : self._end + _READ_BYTES]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -67,10 +72,8 @@ class ReceiveBuffer:
     def _make_room(self) -> None:
         """Move the incomplete frame to the front, of a larger buffer where it needs one."""
         pending = self._view[self._start : self._end]
-        if self._needed > len(self._view):
-            larger = memoryview(bytearray(1 << (self._needed - 1).bit_length()))
-            larger[: len(pending)] = pending
-            self._view = larger
-        else:
-            self._view[: len(pending)] = bytes(pending)
+        wanted = self._needed + _READ_BYTES if self._needed >= _SIZABLE_FRAME_BYTES else self._needed
+        if wanted > len(self._view):
+            self._view = memoryview(bytearray(wanted))
+        self._view[: len(pending)] = pending
         self._start, self._end = 0, len(pending)

@@ -70,6 +70,32 @@ def test_an_incomplete_large_frame_is_read_alone_so_that_nothing_large_is_moved(
     assert len(buffer.writable()) == 1_000_000
 
 
+def test_one_read_takes_several_frames_once_a_sizable_one_was_seen() -> None:
+    buffer = ReceiveBuffer(1_000_000)
+    frame = framed(bytes(65_536))
+    feed(buffer, frame, 100_000)
+    room = buffer.writable()
+    assert len(room) >= 3 * len(frame)
+    room[: 3 * len(frame)] = 3 * frame
+    buffer.received(3 * len(frame))
+    assert [len(buffer.next_frame() or b"") for _ in range(4)] == [65_536, 65_536, 65_536, 0]
+
+
+def test_a_frame_that_came_in_part_behind_others_is_completed_in_place() -> None:
+    buffer = ReceiveBuffer(1_000_000)
+    frame = framed(bytes(65_536))
+    feed(buffer, frame, 100_000)
+    room = buffer.writable()
+    room[: len(frame) + 30_000] = frame + frame[:30_000]
+    buffer.received(len(frame) + 30_000)
+    first = buffer.next_frame()
+    assert first is not None
+    assert buffer.next_frame() is None
+    rest = buffer.writable()
+    rest[: len(frame) - 30_000] = frame[30_000:]
+    assert room[len(frame) : 2 * len(frame)] == frame
+
+
 def test_the_buffer_of_one_huge_frame_is_let_go() -> None:
     buffer = ReceiveBuffer(100_000_000)
     assert feed(buffer, framed(bytes(20_000_000)), 20_000_000) == [bytes(20_000_000)]
