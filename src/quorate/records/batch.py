@@ -142,6 +142,15 @@ def iterate_batches(buffer: Buffer, position: int = 0, *, strict: bool = False) 
         raise CorruptBatch(f"{end - position} bytes at position {position} are not a whole batch")
 
 
+def read_batches(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
+    """Position and header of each batch in a buffer that must hold whole batches only."""
+    if len(buffer) >= HEADER_SIZE_BYTES:
+        header = read_header(buffer)
+        if header.batch_length + LOG_OVERHEAD_BYTES == len(buffer):
+            return [(0, header)]  # As every producer sends it.
+    return list(iterate_batches(buffer, strict=True))
+
+
 def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
     """The CRC32C that the batch at ``position`` should carry. Copies nothing."""
     end = position + header.size_bytes

@@ -7,34 +7,31 @@ timestamps within the topic's bounds is for the partition to say.
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
-from quorate.records.attributes import COMPRESSION_MASK, Compression, TimestampType
-from quorate.records.batch import BatchHeader, check_crc, iterate_batches
+from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, Compression
+from quorate.records.batch import BatchHeader, check_crc, read_batches
 from quorate.records.errors import InvalidRecord, UnsupportedMagic
 from quorate.records.record import iterate_keys
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
+_HIGHEST_CODEC = max(Compression)
 
 
 def validate_produced(buffer: Buffer, *, produce_version: int) -> list[tuple[int, BatchHeader]]:
     """Check the records of one partition in a Produce request of version 3 or later.
 
-    Returns position and header of each batch, as ``iterate_batches`` does; since Produce 3 there is exactly one.
+    Returns position and header of each batch, as ``read_batches`` does; since Produce 3 there is exactly one.
     """
     try:
-        batches = list(iterate_batches(buffer, strict=True))
+        batches = read_batches(buffer)
     except UnsupportedMagic as error:
         raise InvalidRecord(f"Produce {produce_version} takes message format 2 only, not {error.magic}") from None
     if len(batches) != 1:
         raise InvalidRecord(f"Produce {produce_version} takes exactly one batch per partition, not {len(batches)}")
     position, header = batches[0]
     check_crc(buffer, position, header)
-    _check_compression(header, produce_version)
+    _check_attributes(header.attributes, produce_version)
     _check_offsets(header)
     _check_producer(header)
-    if header.is_control:
-        raise InvalidRecord("clients may not write control batches")
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets the timestamp type LogAppendTime")
     return batches
 
 
@@ -49,15 +46,19 @@ def check_keys(buffer: Buffer, position: int = 0) -> None:
         raise InvalidRecord("a compacted topic takes no record without a key")
 
 
-def _check_compression(header: BatchHeader, produce_version: int) -> None:
-    codec = header.attributes & COMPRESSION_MASK
-    if codec > max(Compression):
+def _check_attributes(attributes: int, produce_version: int) -> None:
+    codec = attributes & COMPRESSION_MASK
+    if codec > _HIGHEST_CODEC:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}")
-    if codec == Compression.ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+    if produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD and codec == Compression.ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce {FIRST_PRODUCE_VERSION_WITH_ZSTD} or later, not {produce_version}",
         )
+    if attributes & CONTROL_MASK:
+        raise InvalidRecord("clients may not write control batches")
+    if attributes & TIMESTAMP_TYPE_MASK:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets the timestamp type LogAppendTime")
 
 
 def _check_offsets(header: BatchHeader) -> None:

@@ -14,9 +14,9 @@ from quorate.records.attributes import TimestampType
 from quorate.records.batch import (
     BatchHeader,
     check_crc,
-    iterate_batches,
     patch_log_append_time,
     patch_offset_and_epoch,
+    read_batches,
 )
 from quorate.records.errors import CorruptBatch
 from quorate.storage.durability import SealedSegment
@@ -36,7 +36,7 @@ class AppendInfo(msgspec.Struct, frozen=True):
 
 
 def append_as_leader(state: LogState, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
-    found = list(iterate_batches(batches, strict=True))
+    found = read_batches(batches)
     if not found:
         raise CorruptBatch("nothing to append")
     headers = [header for _, header in found]
@@ -64,7 +64,7 @@ def append_as_leader(state: LogState, batches: memoryview, *, leader_epoch: Lead
 
 
 def append_as_follower(state: LogState, batches: Buffer) -> AppendInfo:
-    found = list(iterate_batches(batches, strict=True))
+    found = read_batches(batches)
     if not found:
         raise CorruptBatch("nothing to append")
     next_offset = state.log_end_offset
@@ -170,8 +170,8 @@ def _is_full(state: LogState, segment: Segment, placed: list[PlacedBatch], size_
     return (
         segment.size_bytes + size_bytes > config.segment_bytes
         or _age_ms(segment, placed, now_ms) > config.max_segment_ms
-        or segment.offset_index.size_bytes >= config.segment_index_bytes - segment.offset_index.entry_bytes
-        or segment.time_index.size_bytes >= config.segment_index_bytes - segment.time_index.entry_bytes
+        or segment.offset_index.is_full(config.segment_index_bytes)
+        or segment.time_index.is_full(config.segment_index_bytes)
         or not segment.holds(placed[-1].last_offset)
     )
 

@@ -56,12 +56,12 @@ class IndexFile:
         return _count_up_to(self._content, entry, column, limit)
 
     @property
-    def entry_bytes(self) -> int:
-        return self._entry.size
-
-    @property
     def size_bytes(self) -> int:
-        return len(self) * self._entry.size
+        return self._stored_entries() * self._entry.size + len(self._tail)
+
+    def is_full(self, limit_bytes: int) -> bool:
+        """Whether one more entry would reach the limit."""
+        return self.size_bytes + self._entry.size >= limit_bytes
 
     def append(self, first: int, second: int) -> None:
         self._tail += self._entry.pack(first, second)
