@@ -1,8 +1,10 @@
-"""What a request to a peer can end in, besides an answer. Pure.
+"""What talking to a peer can end in, besides an answer. Pure.
 
 The two kinds must not be mixed up: after ``PeerUnreachable`` the request may be sent elsewhere without a second
 thought, after ``OutcomeUnknown`` the peer may have carried it out.
 """
+
+import errno
 
 from quorate.kernel.errors import QuorateError
 
@@ -25,3 +27,14 @@ class PeerTimeout(OutcomeUnknown):
 
 class PeerProtocolError(Exception):
     """The other end sent what no peer sends; the connection ends."""
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether dialling met no process that listens, at any address of the host.
+
+    Where a host name has several, the event loop folds their errors into one that keeps only their texts.
+    """
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    text = str(error)
+    return 0 < text.count("[Errno ") == text.count(f"[Errno {errno.ECONNREFUSED}]")

@@ -1,14 +1,13 @@
 """The link to one peer: dialled, kept up, and its end reported with what is known of the cause."""
 
 import asyncio
-import errno
 import logging
 from random import Random
 
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address
 from quorate.transport.peer_dialled import DialledConnection
-from quorate.transport.peer_errors import PeerUnreachable
+from quorate.transport.peer_errors import PeerUnreachable, is_refusal
 from quorate.transport.peer_frames import Payload
 from quorate.transport.peer_hello import Hello, Rejection
 from quorate.transport.peer_local import LocalPeer
@@ -75,13 +74,13 @@ class PeerLink:
                 await self._pause(self._schedule.link_ended(lasted_ms))
 
     async def _dial(self, connection: DialledConnection) -> Hello | None:
-        self.is_refusing = False
         try:
             async with asyncio.timeout(self._local.config.connect_timeout_ms / 1000):
                 await self._loop.create_connection(connection.open_stream, self.address.host, self.address.port)
+                self.is_refusing = False
                 answer = await connection.introduced
-        except OSError as error:
-            self.is_refusing = _is_refusal(error)
+        except (OSError, ValueError, OverflowError) as error:  # The last two: an address that cannot be one.
+            self.is_refusing = is_refusal(error)
             answer = None
             logger.debug("peer not reached node=%s peer=%s error=%s", self._node_id, self._peer_id, error)
         finally:
@@ -132,14 +131,3 @@ class PeerLink:
         """A handler that raised has stopped this link: that must not pass unseen."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._loop.call_exception_handler({"message": f"link to peer {self._peer_id} failed", "exception": error})
-
-
-def _is_refusal(error: OSError) -> bool:
-    """Whether every address of the host refused.
-
-    Where a host name has several, the loop folds their errors into one that keeps only their texts.
-    """
-    if isinstance(error, ConnectionRefusedError):
-        return True
-    text = str(error)
-    return error.errno is None and 0 < text.count("[Errno ") == text.count(f"[Errno {errno.ECONNREFUSED}]")

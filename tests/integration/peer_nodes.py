@@ -1,0 +1,146 @@
+"""Nodes that talk to each other over real loopback connections, and a scripted end in a node's place."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
+from quorate.transport.peer_frames import FrameKind, encode_frame
+from quorate.transport.peer_hello import Hello, decode_hello, encode_hello
+from quorate.transport.peers import Peers
+
+CLUSTER = "blue"
+LOOPBACK = "127.0.0.1"
+
+
+class Node:
+    """A node of one test: its peer transport, and all that its handler was told."""
+
+    def __init__(
+        self, node_id: int, *, cluster_id: str = CLUSTER, incarnation: int = 1, config: PeerConfig | None = None
+    ) -> None:
+        self.node_id = NodeId(node_id)
+        self.messages: list[tuple[int, bytes]] = []
+        self.events: list[tuple[object, ...]] = []
+        self.unanswered: list[asyncio.Future[bytes]] = []
+        self._changed = asyncio.Event()
+        identity = PeerIdentity(node_id=self.node_id, cluster_id=cluster_id, incarnation=incarnation)
+        loop = asyncio.get_running_loop()
+        self.peers = Peers(loop, Random(node_id), identity, config or PeerConfig(), self)
+
+    @property
+    def address(self) -> Address:
+        return Address(host=LOOPBACK, port=self.peers.port)
+
+    async def until(self, condition: Callable[[], bool], what: str, within_s: float = 20) -> None:
+        """Wait for a condition that changes with what this node is told."""
+        try:
+            async with asyncio.timeout(within_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"still waiting for {what}; told: {self.events}") from None
+
+    async def until_connected(self, other: int) -> None:
+        await self.until(lambda: self.peers.is_connected(NodeId(other)), f"a link to {other}")
+
+    def message_received(self, sender: NodeId, payload: memoryview) -> None:
+        self.messages.append((sender, bytes(payload)))
+        self._changed.set()
+
+    def request_received(self, sender: NodeId, payload: bytes) -> bytes | Awaitable[bytes]:
+        if payload == b"raise":
+            raise ValueError("no such thing")
+        if payload.startswith(b"hang"):
+            self.unanswered.append(asyncio.get_running_loop().create_future())
+            self._changed.set()
+            return self.unanswered[-1]
+        if payload.startswith(b"later"):
+            return self._answer_later(payload)
+        return payload
+
+    async def _answer_later(self, payload: bytes) -> bytes:
+        await asyncio.sleep(0.02)
+        return payload
+
+    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:
+        self._told("introduced", node_id, incarnation, address)
+
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
+        self._told("connected", node_id, incarnation)
+
+    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
+        self._told("gone" if refused else "lost", node_id)
+
+    def _told(self, *event: object) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+
+@asynccontextmanager
+async def running(*nodes: Node, linked: bool = True) -> AsyncIterator[None]:
+    """The nodes, listening, and with all their links up unless they are not to be linked."""
+    for node in nodes:
+        await node.peers.start(LOOPBACK, 0)
+    try:
+        if linked:
+            addresses = {node.node_id: node.address for node in nodes}
+            for node in nodes:
+                node.peers.set_peers(addresses)
+            for node in nodes:
+                for other in addresses.keys() - {node.node_id}:
+                    await node.until_connected(other)
+        yield
+    finally:
+        for node in nodes:
+            await node.peers.stop()
+
+
+class ScriptedPeer:
+    """Listens in a node's place: introduces itself properly, then does what the test says."""
+
+    def __init__(self, node_id: int, script: "Script") -> None:
+        self._node_id = NodeId(node_id)
+        self._script = script
+        self.connections = 0
+
+    async def __aenter__(self) -> Address:
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        return Address(host=LOOPBACK, port=self._server.sockets[0].getsockname()[1])
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            _, body = await read_frame(reader)
+            hello = decode_hello(memoryview(body))
+            assert isinstance(hello, Hello)
+            answer = new_hello(self._node_id, hello.node_id)
+            writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(answer)]))
+            await self._script(reader, writer)
+        finally:
+            writer.close()
+
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def new_hello(node_id: int, target_id: int, cluster_id: str = CLUSTER) -> Hello:
+    return Hello(
+        cluster_id=cluster_id,
+        node_id=NodeId(node_id),
+        target_id=NodeId(target_id),
+        incarnation=1,
+        address=Address(host=LOOPBACK, port=1),
+    )
+
+
+async def read_frame(reader: asyncio.StreamReader) -> tuple[FrameKind, bytes]:
+    length = int.from_bytes(await reader.readexactly(4), "big")
+    frame = await reader.readexactly(length)
+    return FrameKind(frame[0]), frame[1:]

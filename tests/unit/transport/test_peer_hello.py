@@ -1,0 +1,80 @@
+"""Who is let in, and what the others are told."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quorate.kernel.ids import NodeId
+from quorate.transport.peer_config import Address, PeerIdentity
+from quorate.transport.peer_errors import PeerProtocolError
+from quorate.transport.peer_hello import (
+    Hello,
+    Rejection,
+    RejectReason,
+    decode_hello,
+    decode_rejection,
+    encode_hello,
+    encode_rejection,
+    objection,
+)
+
+ME = PeerIdentity(node_id=NodeId(100), cluster_id="blue", incarnation=5)
+HELLO = Hello(
+    cluster_id="blue",
+    node_id=NodeId(7),
+    target_id=NodeId(100),
+    incarnation=2**62,
+    address=Address(host="seven.example", port=9094),
+)
+
+
+def test_hello_comes_back_as_it_was() -> None:
+    assert decode_hello(memoryview(encode_hello(HELLO))) == HELLO
+
+
+def test_rejection_comes_back_as_it_was() -> None:
+    rejection = Rejection(reason=RejectReason.WRONG_CLUSTER, message="not of this cluster")
+
+    assert decode_rejection(memoryview(encode_rejection(rejection))) == rejection
+
+
+def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
+    answer = decode_hello(memoryview(b"\x00\x02 in a format of the future"))
+
+    assert isinstance(answer, Rejection)
+    assert answer.reason == RejectReason.UNKNOWN_VERSION
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_never_a_hello(garbage: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        decode_hello(memoryview(b"\x00\x01" + garbage))
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00"])
+def test_hello_without_a_version_is_refused(body: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        decode_hello(memoryview(body))
+
+
+def test_peer_of_the_cluster_is_let_in() -> None:
+    assert objection(HELLO, ME) is None
+    assert objection(HELLO, ME, expected=NodeId(7)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "reason"),
+    [
+        ({"cluster_id": "green"}, None, RejectReason.WRONG_CLUSTER),
+        ({"cluster_id": ""}, None, RejectReason.WRONG_CLUSTER),
+        ({"target_id": 101}, None, RejectReason.WRONG_TARGET),
+        ({"node_id": 100}, None, RejectReason.SAME_NODE_ID),
+        ({}, NodeId(8), RejectReason.WRONG_TARGET),
+    ],
+)
+def test_stranger_is_refused(changes: dict[str, object], expected: NodeId | None, reason: RejectReason) -> None:
+    rejection = objection(msgspec.structs.replace(HELLO, **changes), ME, expected)
+
+    assert rejection is not None
+    assert rejection.reason == reason
