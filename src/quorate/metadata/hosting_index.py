@@ -20,6 +20,8 @@ class HostingDraft:
         self, topic_id: TopicId, partition: PartitionIndex, old: PartitionState | None, new: PartitionState | None
     ) -> None:
         """The partition went from one state to another; None stands for a partition that is not there."""
+        if old is not None and new is not None and (old.replicas, old.leader) == (new.replicas, new.leader):
+            return
         if old is not None:
             self._count(old, -1)
         if new is not None:

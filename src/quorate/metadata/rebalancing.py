@@ -4,6 +4,7 @@ Plans are reassignments: each partition keeps all its replicas until the new one
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
@@ -54,7 +55,10 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
 
 
 def rebalance_plan(image: MetadataImage, *, max_moves: int | None = None) -> tuple[PartitionReassignment, ...]:
-    """The moves that even out replicas, then the changes of order that even out preferred leaders."""
+    """The moves that even out replicas, then the changes of order that even out preferred leaders.
+
+    A change of order moves no data; the new first replicas lead after the next preferred election.
+    """
     return _Rebalance(image).plan(max_moves)
 
 
@@ -67,13 +71,13 @@ def _replacing(name: TopicPartition, replicas: tuple[NodeId, ...], old: NodeId, 
 
 
 class _Rebalance:
-    """A greedy search: a step is taken only if it makes the busiest and the idlest of two brokers more alike."""
+    """A greedy search: a step is taken only if it brings the loads of two brokers closer to each other."""
 
     def __init__(self, image: MetadataImage) -> None:
-        self._image = image
-        self._active = sorted(node for node, broker in image.brokers.items() if broker.is_active)
-        self._replicas = Counter({node: image.replica_count(node) for node in self._active})
-        self._leaders = Counter({node: image.preferred_count(node) for node in self._active})
+        self._brokers = {node: broker for node, broker in sorted(image.brokers.items()) if broker.is_active}
+        self._racks = {node: broker.rack for node, broker in image.brokers.items()}
+        self._replicas = Counter({node: image.replica_count(node) for node in self._brokers})
+        self._leaders = Counter({node: image.preferred_count(node) for node in self._brokers})
         self._targets = {
             TopicPartition(topic.topic_id, topic.name, index): state.replicas
             for topic in image.topics.values()
@@ -83,19 +87,74 @@ class _Rebalance:
 
     def plan(self, max_moves: int | None) -> tuple[PartitionReassignment, ...]:
         before = dict(self._targets)
-        moves = 0
-        while (max_moves is None or moves < max_moves) and self._move_a_replica():
-            moves += 1
-        while self._change_a_leader():
-            pass
+        self._even_out_replicas(max_moves)
+        self._even_out_leaders()
         return tuple(
             PartitionReassignment(topic=name.topic, partition=name.partition, replicas=replicas)
             for name, replicas in self._targets.items()
             if replicas != before[name]
         )
 
-    def _move_a_replica(self) -> bool:
+    def _even_out_replicas(self, max_moves: int | None) -> None:
+        held = self._held_by_node()
+        moves = 0
+        while (max_moves is None or moves < max_moves) and self._move_a_replica(held):
+            moves += 1
+
+    def _held_by_node(self) -> dict[NodeId, dict[TopicPartition, None]]:
+        """What each broker could give away: followers before leaders, and not all of one topic after the other."""
+        held: dict[NodeId, dict[TopicPartition, None]] = {node: {} for node in self._brokers}
+        for rank_is_first in (False, True):
+            for name in sorted(self._targets, key=lambda name: (name.partition, name.topic)):
+                for rank, node in enumerate(self._targets[name]):
+                    if node in held and (rank == 0) is rank_is_first:
+                        held[node][name] = None
+        return held
+
+    def _move_a_replica(self, held: dict[NodeId, dict[TopicPartition, None]]) -> bool:
+        for donor, receiver in self._unequal_pairs(self._replicas):
+            for name in held[donor]:
+                replicas = self._targets[name]
+                if receiver not in replicas and self._keeps_racks(replicas, donor, receiver):
+                    self._targets[name] = tuple(receiver if node == donor else node for node in replicas)
+                    self._replicas.update({donor: -1, receiver: 1})
+                    if replicas[0] == donor:
+                        self._leaders.update({donor: -1, receiver: 1})
+                    del held[donor][name]
+                    held[receiver][name] = None
+                    return True
         return False
 
-    def _change_a_leader(self) -> bool:
+    def _even_out_leaders(self) -> None:
+        led: dict[NodeId, dict[TopicPartition, None]] = {node: {} for node in self._brokers}
+        for name, replicas in self._targets.items():
+            if replicas[0] in led:
+                led[replicas[0]][name] = None
+        while self._change_a_leader(led):
+            pass
+
+    def _change_a_leader(self, led: dict[NodeId, dict[TopicPartition, None]]) -> bool:
+        for old, new in self._unequal_pairs(self._leaders):
+            for name in led[old]:
+                replicas = self._targets[name]
+                if new in replicas:
+                    swap = {old: new, new: old}
+                    self._targets[name] = tuple(swap.get(node, node) for node in replicas)
+                    self._leaders.update({old: -1, new: 1})
+                    del led[old][name]
+                    led[new][name] = None
+                    return True
         return False
+
+    def _unequal_pairs(self, load: Counter[NodeId]) -> Iterator[tuple[NodeId, NodeId]]:
+        """Pairs of a busy and an idle broker whose loads differ by two or more, the most unequal first."""
+        by_load = sorted(self._brokers, key=lambda node: (load[node], node))
+        for busy in reversed(by_load):
+            for idle in by_load:
+                if load[busy] - load[idle] < 2:
+                    break
+                yield busy, idle
+
+    def _keeps_racks(self, replicas: tuple[NodeId, ...], donor: NodeId, receiver: NodeId) -> bool:
+        others = {self._racks.get(node) for node in replicas if node != donor}
+        return self._racks[receiver] not in others or self._racks[donor] in others
