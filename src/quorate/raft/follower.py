@@ -26,7 +26,12 @@ class Follower:
 
     @property
     def deadline_ms(self) -> int | None:
-        return self.election_deadline_ms if self._state.is_voter else None
+        """When to campaign.
+
+        A node that is leaving campaigns until its removal is committed: with its longer log it may be the only one
+        that can win (thesis, section 4.2.2).
+        """
+        return self.election_deadline_ms if self._state.log.may_be_voter(self._state.node_id) else None
 
     def wake(self) -> Transition:
         return Campaign(CampaignPhase.PRE_VOTE)

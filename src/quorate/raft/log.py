@@ -6,7 +6,7 @@ committed.
 
 from collections.abc import Sequence
 
-from quorate.kernel.ids import Offset, Term
+from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.raft.entries import NO_TERM, Entry, EntryKind, InvariantBroken, Snapshot, SnapshotMeta
 from quorate.raft.membership import Membership, MembershipHistory, decode_membership
 
@@ -41,6 +41,10 @@ class RaftLog:
     @property
     def has_uncommitted_membership(self) -> bool:
         return self._memberships.current_offset >= self.high_watermark
+
+    def may_be_voter(self, node_id: NodeId) -> bool:
+        """Whether the node has a vote unless some uncommitted change is committed."""
+        return any(node_id in membership.voters for membership in self._memberships.not_superseded(self.high_watermark))
 
     def term_before(self, offset: Offset) -> Term | None:
         """The term of the entry before the offset; None where that entry is not held."""

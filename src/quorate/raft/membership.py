@@ -5,7 +5,7 @@ memberships differ in one member, so that any majority of one meets any majority
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import msgspec
@@ -130,6 +130,13 @@ class MembershipHistory:
     def current_offset(self) -> int:
         """The offset of the entry that brought the current membership; below the log where no entry did."""
         return self._history[-1][0]
+
+    def not_superseded(self, high_watermark: Offset) -> Iterator[Membership]:
+        """The memberships that may turn out to hold: those not committed yet, and the last one that is."""
+        for offset, membership in reversed(self._history):
+            yield membership
+            if offset < high_watermark:
+                return
 
     def append(self, offset: Offset, membership: Membership) -> None:
         self._history.append((offset, membership))
