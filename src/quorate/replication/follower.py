@@ -49,7 +49,7 @@ class TruncateTo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruncateFullyAndStartAt(msgspec.Struct, frozen=True, kw_only=True):
-    """Drop everything: the leader has nothing before ``offset`` any more, nor has this log anything after it."""
+    """Drop everything: the leader has nothing before ``offset`` any more, nor this log anything of use after it."""
 
     offset: Offset
 
@@ -105,19 +105,30 @@ class FollowerReplica:
         if answer.error is not None:
             return self._take_error(answer.error, answer.log_start_offset, log)
         if answer.diverging_epoch is not None:
-            return self._truncate(truncation_offset(log.epochs, log.log_end_offset, answer.diverging_epoch))
-        effects: list[FollowerEffect] = []
+            return self._truncate(answer.diverging_epoch, answer.log_start_offset, log)
         self._leader_high_watermark = answer.high_watermark
-        if answer.has_records:
-            effects.append(AppendRecords())
-        effects += self._advance_high_watermark(log)
+        effects: list[FollowerEffect] = [*self._advance_high_watermark(log)]
         if log.log_start_offset < answer.log_start_offset <= self.high_watermark:
             effects.append(AdvanceLogStart(offset=answer.log_start_offset))
+        if answer.has_records:
+            effects.append(AppendRecords())  # Last: what it leads to is newer than the effects before.
         return effects
 
     def _take_error(self, error: ErrorCode, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
-        if error != ErrorCode.OFFSET_OUT_OF_RANGE or leader_log_start <= log.log_end_offset:
-            return [BackOff(error=error)]
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE and leader_log_start >= log.log_end_offset:
+            return self._start_over(leader_log_start)
+        return [BackOff(error=error)]
+
+    def _truncate(self, named: EpochEnd, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
+        offset = truncation_offset(log.epochs, log.log_end_offset, named)
+        if offset <= leader_log_start:
+            # The leader no longer knows which epochs it had there: nothing vouches for what would be left.
+            return self._start_over(leader_log_start)
+        self._check_loss(offset)
+        return [TruncateTo(offset=offset)]
+
+    def _start_over(self, leader_log_start: Offset) -> list[FollowerEffect]:
+        self._check_loss(leader_log_start)
         # A leader deletes committed records only, so all that it no longer has was committed.
         self.high_watermark = leader_log_start
         return [
@@ -125,15 +136,15 @@ class FollowerReplica:
             HighWatermarkAdvanced(offset=leader_log_start),
         ]
 
-    def _truncate(self, offset: Offset) -> list[FollowerEffect]:
-        if offset < self.high_watermark:
-            if not self._is_unclean:
-                raise CommittedRecordsWouldBeLost(
-                    f"leader {self.leader.node_id} of epoch {self.leader.leader_epoch} has records up to {offset} "
-                    f"only, and everything before {self.high_watermark} is committed"
-                )
-            self.high_watermark = offset
-        return [TruncateTo(offset=offset)]
+    def _check_loss(self, offset: Offset) -> None:
+        if offset >= self.high_watermark:
+            return
+        if not self._is_unclean:
+            raise CommittedRecordsWouldBeLost(
+                f"leader {self.leader.node_id} of epoch {self.leader.leader_epoch} has records up to {offset} only, "
+                f"and everything before {self.high_watermark} is committed"
+            )
+        self.high_watermark = offset
 
     def _advance_high_watermark(self, log: ReplicaLog) -> list[HighWatermarkAdvanced]:
         committed = min(self._leader_high_watermark, log.log_end_offset)

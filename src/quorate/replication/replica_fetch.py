@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from quorate.replication.divergence import EpochEnd, EpochStart, diverging_epoch, last_epoch
 
 
@@ -54,7 +54,19 @@ def judge_fetch(position: FetchPosition, leader_epoch: LeaderEpoch, log: Replica
     if position.leader_epoch > leader_epoch or position.last_fetched_epoch > leader_epoch:
         # There is a newer leader; this node has yet to hear of it, and must not make anybody truncate.
         return Refused(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
-    if position.fetch_offset < log.log_start_offset:
+    if position.fetch_offset < log.log_start_offset or _is_unvouched(position, log):
         return Refused(error=ErrorCode.OFFSET_OUT_OF_RANGE)
     diverging = diverging_epoch(log.epochs, position.last_fetched_epoch, position.fetch_offset, log.log_end_offset)
     return Accepted() if diverging is None else Diverged(diverging_epoch=diverging)
+
+
+def _is_unvouched(position: FetchPosition, log: ReplicaLog) -> bool:
+    """The follower's last record is just below the log start, and of an epoch that went with what was deleted.
+
+    Nobody knows any more whether this log had the same record there. The follower has nothing that is still wanted.
+    """
+    return (
+        position.fetch_offset == log.log_start_offset
+        and position.last_fetched_epoch != NO_LEADER_EPOCH
+        and (not log.epochs or position.last_fetched_epoch < log.epochs[0][0])
+    )
