@@ -201,5 +201,5 @@ def test_an_image_never_changes_under_its_reader() -> None:
 
 def test_deleting_what_nobody_knows_is_refused() -> None:
     cluster = Cluster()
-    assert refused(cluster, DeleteTopic(topic_id=TopicId(cluster.controller._new_uuid()))) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert refused(cluster, DeleteTopic(topic_id=TopicId(cluster.new_uuid()))) == ErrorCode.UNKNOWN_TOPIC_ID
     assert MetadataImage().topics == {}

@@ -1,0 +1,141 @@
+"""Brokers that register, catch up, are lost, shut down and go for good."""
+
+import msgspec
+import pytest
+
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset
+from quorate.metadata.commands import (
+    BeginControlledShutdown,
+    Command,
+    FenceBroker,
+    RegisterBroker,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from quorate.metadata.image import MetadataImage
+from quorate.metadata.records import decode_record
+from tests.unit.metadata.cluster import Cluster
+
+SEVEN = NodeId(7)
+
+
+def test_a_broker_of_a_cluster_starts_fenced_and_is_live_once_it_has_caught_up() -> None:
+    cluster = Cluster(nodes=())
+    epoch = cluster.register(7, fenced=True, start=1).broker_epoch
+    broker = cluster.image.brokers[SEVEN]
+    assert (broker.broker_epoch, broker.fenced, broker.peer_address) == (epoch, True, "host-7:9093")
+    assert not cluster.image.live_brokers
+
+    cluster.unfence(7)
+
+    assert [broker.node_id for broker in cluster.image.live_brokers] == [7]
+    assert cluster.delta.changed_brokers == (SEVEN,)
+
+
+def test_a_repeated_registration_gets_the_same_epoch_and_changes_nothing() -> None:
+    cluster = Cluster(nodes=())
+    first = cluster.register(7, start=1)
+    again = cluster.register(7, start=1)
+    assert (again.broker_epoch, again.records) == (first.broker_epoch, ())
+    assert cluster.register(7, start=2).broker_epoch != first.broker_epoch
+
+
+def test_broker_epochs_only_grow_even_when_the_newest_broker_has_gone() -> None:
+    cluster = Cluster(nodes=())
+    epochs = []
+    for start in range(1, 6):
+        # Decided on a version that stands still, as in a batch of commands.
+        decision = cluster.controller.decide(
+            cluster.image, RegisterBroker(node_id=SEVEN, host="h", port=1, fenced=False)
+        )
+        cluster.image, _ = cluster.image.replay(decision.records, cluster.image.version)
+        epochs.append(decision.broker_epoch)
+        if start % 2:
+            removal = cluster.controller.decide(cluster.image, UnregisterBroker(node_id=SEVEN))
+            cluster.image, _ = cluster.image.replay(removal.records, cluster.image.version)
+    assert epochs == sorted(set(epochs), key=lambda epoch: epoch or 0)
+
+
+@pytest.mark.parametrize("kind", [UnfenceBroker, FenceBroker, BeginControlledShutdown])
+def test_an_old_start_of_a_broker_is_refused_by_epoch(
+    kind: type[UnfenceBroker | FenceBroker | BeginControlledShutdown],
+) -> None:
+    cluster = Cluster()
+    stale = kind(node_id=SEVEN, broker_epoch=BrokerEpoch(cluster.epoch(7) - 1))
+    unknown = kind(node_id=NodeId(1), broker_epoch=BrokerEpoch(1))
+    assert [_code(cluster, stale), _code(cluster, unknown)] == [
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+    ]
+
+
+def test_fencing_and_unfencing_twice_changes_nothing() -> None:
+    cluster = Cluster()
+    assert cluster.unfence(7).records == ()
+    cluster.fence(7)
+    assert cluster.fence(7).records == ()
+
+
+def test_a_broker_that_holds_replicas_is_removed_only_on_demand() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100))
+    assert _code(cluster, UnregisterBroker(node_id=SEVEN)) is ErrorCode.INVALID_REQUEST
+
+    cluster.do(UnregisterBroker(node_id=SEVEN, even_with_replicas=True))
+
+    assert SEVEN not in cluster.image.brokers
+    assert (cluster.state().leader, cluster.state().isr) == (100, (100,))
+    assert cluster.image.offline_replicas(cluster.state()) == (7,)
+    assert _code(cluster, UnregisterBroker(node_id=SEVEN)) is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_broker_that_shuts_down_gives_its_leaderships_away_and_gets_no_new_ones() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100), (100, 7), (4001, 7))
+
+    cluster.shut_down(7)
+
+    assert cluster.image.leader_count(SEVEN) == 0
+    assert [cluster.state(index).leader for index in range(3)] == [100, 100, 4001]
+    assert all(SEVEN not in cluster.state(index).isr for index in range(3))
+    assert cluster.image.is_live(SEVEN)
+    cluster.fence(4001)
+    assert cluster.state(2).leader == NO_NODE
+
+
+def test_what_nobody_else_can_lead_stays_with_a_broker_that_shuts_down_until_it_is_fenced() -> None:
+    cluster = Cluster()
+    cluster.create((7,), name="alone")
+    cluster.create((7, 100))
+    cluster.fence(100)
+
+    cluster.shut_down(7)
+    assert (cluster.state().leader, cluster.state(topic="alone").leader) == (7, 7)
+
+    cluster.unfence(100)
+    outcome = cluster.alter_isr(cluster.isr_change((7, 100)))
+    assert outcome.error is ErrorCode.NEW_LEADER_ELECTED
+    assert (cluster.state().leader, cluster.state().isr) == (100, (100,))
+    cluster.fence(7)
+    assert (cluster.state(topic="alone").leader, cluster.state(topic="alone").isr) == (NO_NODE, (7,))
+
+
+def test_a_restart_ends_a_controlled_shutdown() -> None:
+    cluster = Cluster()
+    cluster.shut_down(7)
+    cluster.register(7, start=2)
+    assert cluster.image.is_active(SEVEN)
+
+
+def test_a_broker_in_a_log_from_before_there_was_fencing_is_live() -> None:
+    stored = msgspec.msgpack.encode(
+        {"kind": "broker-registered", "node_id": 7, "broker_epoch": 1, "host": "h", "port": 1}
+    )
+    image, _ = MetadataImage().replay([decode_record(stored)], Offset(1))
+    assert image.is_active(SEVEN)
+
+
+def _code(cluster: Cluster, command: Command) -> ErrorCode | None:
+    refusal = cluster.refusal(command)
+    return None if refusal is None else refusal.code
