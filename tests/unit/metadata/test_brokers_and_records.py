@@ -36,6 +36,14 @@ def test_a_cluster_id_looks_like_kafkas() -> None:
     assert "=" not in cluster.image.cluster_id
 
 
+def test_a_cluster_keeps_the_id_it_has() -> None:
+    cluster = Cluster()
+    cluster.do(FormCluster())
+    formed = cluster.image.cluster_id
+    assert cluster.do(FormCluster()).records == ()
+    assert cluster.image.cluster_id == formed
+
+
 def test_every_record_survives_the_log() -> None:
     cluster = Cluster(nodes=())
     commands: list[Command] = [

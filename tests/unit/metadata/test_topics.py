@@ -187,6 +187,30 @@ def test_a_topic_made_again_is_another_topic() -> None:
     assert ORDERS in cluster.image.topics
 
 
+def test_a_retried_creation_with_its_topic_id_succeeds_and_changes_nothing() -> None:
+    cluster = Cluster()
+    topic_id = TopicId(cluster.new_uuid())
+    first = cluster.do(CreateTopic(name="orders", partition_count=2, topic_id=topic_id))
+    again = cluster.do(CreateTopic(name="orders", partition_count=2, topic_id=topic_id))
+    assert first.topic is not None
+    assert first.topic.topic_id == topic_id
+    assert (again.topic, again.records) == (first.topic, ())
+
+    stranger = CreateTopic(name="orders", topic_id=TopicId(cluster.new_uuid()))
+    assert refused(cluster, stranger) == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert refused(cluster, CreateTopic(name="other", topic_id=topic_id)) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_name_that_collided_is_free_once_the_other_topic_is_gone() -> None:
+    cluster = Cluster()
+    first = cluster.do(CreateTopic(name="with_dots", partition_count=1)).topic
+    assert first is not None
+    assert refused(cluster, CreateTopic(name="with.dots")) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    cluster.do(DeleteTopic(topic_id=first.topic_id))
+    cluster.do(CreateTopic(name="with.dots", partition_count=1))
+    assert refused(cluster, CreateTopic(name="with_dots")) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 def test_an_image_never_changes_under_its_reader() -> None:
     cluster = Cluster()
     cluster.do(CreateTopic(name="orders", partition_count=1))
