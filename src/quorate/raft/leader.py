@@ -1,6 +1,6 @@
 """A node that leads: takes proposals and reads, replicates, and steps down when a majority is silent. Pure."""
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NodeId, Offset
 from quorate.raft.entries import EntryKind, InvariantBroken
 from quorate.raft.events import Propose, ProposeMembership, TransferLeadership
 from quorate.raft.membership import (
@@ -40,6 +40,10 @@ class Leader:
     @property
     def can_decide(self) -> bool:
         return self._state.applied_end_offset > self._first_offset
+
+    def match_end_offsets(self) -> dict[NodeId, Offset]:
+        """How far each peer is known to have the log."""
+        return self._replication.match_end_offsets()
 
     def wake(self) -> Transition:
         state = self._state

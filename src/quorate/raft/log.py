@@ -76,11 +76,12 @@ class RaftLog:
         """The largest end, not beyond end_offset, of entries of this term or an earlier one.
 
         Both sides of a conflict skip whole terms with it, so that a probe costs a round per term and not per entry.
+        Below start_offset where even the entries before it are of a later term: only a snapshot helps there.
         """
         end = min(end_offset, self.log_end_offset)
         while end > self.start_offset and self._entries[end - self.start_offset - 1].term > term:
             end = Offset(end - 1)
-        return end
+        return Offset(end - 1) if end == self.start_offset and self._term_before_start > term else end
 
     def append(self, term: Term, kind: EntryKind, payload: bytes) -> Entry:
         entry = Entry(self.log_end_offset, term, kind, payload)

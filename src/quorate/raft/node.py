@@ -91,6 +91,10 @@ class RaftNode:
     def high_watermark(self) -> Offset:
         return self._state.log.high_watermark
 
+    def match_end_offsets(self) -> dict[NodeId, Offset]:
+        """How far each other member has the log, as far as this node, if it leads, knows."""
+        return self._role.match_end_offsets() if isinstance(self._role, Leader) else {}
+
     @property
     def next_deadline_ms(self) -> int | None:
         """When to tick; None: nothing happens unless something arrives."""

@@ -33,6 +33,10 @@ class Replication:
     def peer(self, node_id: NodeId) -> Progress | None:
         return self._peers.get(node_id)
 
+    def match_end_offsets(self) -> dict[NodeId, Offset]:
+        """How far each peer is known to have the log."""
+        return {node_id: progress.match_end_offset for node_id, progress in self._peers.items()}
+
     @property
     def has_peers(self) -> bool:
         return bool(self._peers)
