@@ -29,8 +29,8 @@ class KafkaConnection(asyncio.Protocol):
         _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(client_id), host, port)
         return connection
 
-    async def call(self, request: Request, version: int, response_type: type[R]) -> R:
-        """Raises ``ConnectionError`` where the connection ends before the answer has come."""
+    async def call(self, request: Request, version: int, response_type: type[R], *, timeout_s: float = 30) -> R:
+        """Raises ``ConnectionError`` where the connection ends first, and ``TimeoutError`` where nothing comes."""
         if not self.is_open:
             raise ConnectionResetError("the connection is closed")
         self._last_correlation_id += 1
@@ -38,7 +38,8 @@ class KafkaConnection(asyncio.Protocol):
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append((correlation_id, answer))
         self._transport.writelines(encode_request(correlation_id, self._client_id, request, version))
-        frame = await answer
+        async with asyncio.timeout(timeout_s):
+            frame = await answer
         return decode_response(response_type, frame, version)[1]
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ Nothing takes time by itself. When nothing is due, time jumps to the next timer.
 order in which they were asked for; no order ever comes from a hash or an address in memory.
 """
 
+import gc
 from asyncio.events import Handle, TimerHandle, _set_running_loop
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from typing import Protocol, TypeAlias, Union
 _MAX_STEPS_AT_ONE_TIME = 200_000
 #: Cancelled timers are swept out of the queue when there are this many, and they are the larger part.
 _MIN_CANCELLED_TO_SWEEP = 200
+#: What is garbage may still act (an asyncio stream that nobody holds closes its connection): it is collected at steps
+#: that the run decides, not the interpreter.
+_STEPS_BETWEEN_COLLECTIONS = 20_000
 
 
 class LoopState(Enum):
@@ -96,25 +100,30 @@ class Scheduler:
 
     def run(self, is_over: Callable[[], bool], time_limit: float) -> None:
         """Run until ``is_over``, which is asked after each step; time must not pass ``time_limit`` before that."""
-        ready = self._ready
-        steps_at_this_time = 0
+        collects_garbage = gc.isenabled()
+        gc.disable()
         try:
-            while not is_over():
-                if ready:
-                    entry = ready.popleft()
-                    steps_at_this_time += 1
-                    if steps_at_this_time > _MAX_STEPS_AT_ONE_TIME:
-                        raise AssertionError(
-                            f"time stands still at {self.now:.6f}: {entry!r} and others go on for ever"
-                        )
-                else:
-                    entry = self._next_timer(time_limit)
-                    steps_at_this_time = 0
-                self._run_entry(entry)
-                if self.failure is not None:
-                    raise self.failure
+            self._run(is_over, time_limit)
         finally:
             _set_running_loop(None)
+            if collects_garbage:
+                gc.enable()
+
+    def _run(self, is_over: Callable[[], bool], time_limit: float) -> None:
+        ready = self._ready
+        steps_at_this_time = 0
+        while not is_over():
+            if ready:
+                entry = ready.popleft()
+                steps_at_this_time += 1
+                if steps_at_this_time > _MAX_STEPS_AT_ONE_TIME:
+                    raise AssertionError(f"time stands still at {self.now:.6f}: {entry!r} and others go on for ever")
+            else:
+                entry = self._next_timer(time_limit)
+                steps_at_this_time = 0
+            self._run_entry(entry)
+            if self.failure is not None:
+                raise self.failure
 
     def run_to(self, time: float) -> None:
         """Run everything that is due up to a time, then let it be that time."""
@@ -134,6 +143,8 @@ class Scheduler:
 
     def _run_entry(self, entry: _Entry) -> None:
         self.steps += 1
+        if not self.steps % _STEPS_BETWEEN_COLLECTIONS:
+            gc.collect()
         if entry._cancelled:
             return
         if isinstance(entry, KernelEvent):

@@ -1,6 +1,7 @@
 """The world: hosts, network and time, made from one seed, and the ways to run it."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from random import Random
@@ -37,6 +38,7 @@ class World:
         self.work_delay = work_delay or WorkDelay()
         self.hosts: dict[str, SimulatedHost] = {}
         self._buried: list[asyncio.Task[Any]] = []
+        gc.freeze()  # What was there before need not be looked through whenever garbage is collected.
         #: Where the scenario itself runs; it is never at fault.
         self.scenario = SimulatedHost(self, "scenario", "10.255.255.1")
 
@@ -74,9 +76,13 @@ class World:
     # From inside a scenario.
 
     async def sleep(self, seconds: float) -> None:
-        done = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(seconds, done.set_result, None)
-        await done
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        timer = loop.call_later(seconds, done.set_result, None)
+        try:
+            await done
+        finally:
+            timer.cancel()
 
     async def until(self, condition: Callable[[], bool], *, within_s: float = 60) -> None:
         deadline = self.now + within_s
@@ -110,3 +116,4 @@ class World:
                 with suppress(BaseException):
                     coroutine.close()
         self._buried.clear()
+        gc.unfreeze()
