@@ -1,7 +1,8 @@
 """A Produce request that waits until all of its partitions have committed what it wrote, or its time is up."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -9,43 +10,36 @@ from quorate.kernel.ids import Offset
 
 _TIMED_OUT = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
+#: Where the answer stands in the response, and the high watermark that makes it true.
+UncommittedWrite = tuple[int, Partition, Offset]
+
 
 class PendingProduce:
-    """Counts down; ``future`` gets the errors by position, None where a partition committed in time."""
+    """Counts down; ``future`` gets the errors by position, none where a partition committed in time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
-        self._errors: dict[int, KafkaError | None] = {}
-        self._waiting: set[int] = set()
-        self._sealed = False
-        self.future: asyncio.Future[dict[int, KafkaError | None]] = loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int, writes: Sequence[UncommittedWrite]) -> None:
+        self._errors: dict[int, KafkaError] = {}
+        self._waiting = {position for position, _, _ in writes}
+        self.future: asyncio.Future[dict[int, KafkaError]] = loop.create_future()
         self._timer = loop.call_later(timeout_ms / 1000, self._time_out)
+        for position, partition, end_offset in writes:
+            partition.when_committed(end_offset, partial(self._settle, position))
 
-    def add(self, position: int, partition: Partition, end_offset: Offset) -> None:
-        self._waiting.add(position)
-        partition.when_committed(end_offset, self._callback(position))
-
-    def seal(self) -> None:
-        """Nothing more will be added: finish as soon as nothing is waited for."""
-        self._sealed = True
-        self._finish_if_done()
-
-    def _callback(self, position: int) -> Callable[[KafkaError | None], None]:
-        def committed(error: KafkaError | None) -> None:
-            if position in self._waiting:
-                self._waiting.discard(position)
-                self._errors[position] = error
-                self._finish_if_done()
-
-        return committed
+    def _settle(self, position: int, error: KafkaError | None) -> None:
+        if position not in self._waiting:
+            return  # It came after the time was up.
+        self._waiting.discard(position)
+        if error is not None:
+            self._errors[position] = error
+        if not self._waiting:
+            self._finish()
 
     def _time_out(self) -> None:
-        for position in self._waiting:
-            self._errors[position] = _TIMED_OUT
+        self._errors.update(dict.fromkeys(self._waiting, _TIMED_OUT))
         self._waiting.clear()
-        self._finish_if_done()
+        self._finish()
 
-    def _finish_if_done(self) -> None:
-        if self._sealed and not self._waiting:
-            self._timer.cancel()
-            if not self.future.done():
-                self.future.set_result(self._errors)
+    def _finish(self) -> None:
+        self._timer.cancel()
+        if not self.future.done():
+            self.future.set_result(self._errors)
