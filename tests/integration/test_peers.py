@@ -1,7 +1,6 @@
-"""The transport between nodes, over real connections: order, independence, refusal, and word of a death."""
+"""The transport between nodes, over real connections: order, independence, and word of a death."""
 
 import asyncio
-import logging
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -9,18 +8,14 @@ from typing import Any
 
 import pytest
 
-from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address, PeerConfig
 from quorate.transport.peer_errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
-from quorate.transport.peer_frames import FrameKind, encode_frame
-from quorate.transport.peer_hello import MAX_HELLO_BYTES, RejectReason, decode_rejection, encode_hello
 from tests.integration.peer_nodes import (
     CLUSTER,
     LOOPBACK,
     Node,
     ScriptedPeer,
-    new_hello,
     read_frame,
     running,
 )
@@ -109,6 +104,18 @@ def test_answers_come_to_the_requests_they_belong_to() -> None:
             payloads = [b"%s-%d" % (kind, number) for number in range(50) for kind in (b"later", b"now")]
             answers = await asyncio.gather(*(a.peers.request(B, payload, 20_000) for payload in payloads))
             assert answers == payloads
+
+    run(scenario())
+
+
+def test_more_requests_and_answers_than_the_network_holds_do_not_lock_each_other_out() -> None:
+    async def scenario() -> None:
+        a, b = Node(A), Node(B)
+        payloads = [bytes([number]) * 1_000_000 for number in range(30)]
+        async with running(a, b):
+            requests = [a.peers.request(B, payload, 60_000) for payload in payloads[:15]]
+            requests += [b.peers.request(A, payload, 60_000) for payload in payloads[15:]]
+            assert await asyncio.gather(*requests) == payloads
 
     run(scenario())
 
@@ -289,11 +296,11 @@ def test_idle_link_is_kept_alive_by_pings() -> None:
     run(scenario())
 
 
-def test_set_peers_closes_links_dials_new_addresses_and_never_itself() -> None:
+def test_set_peers_closes_links_and_dials_new_addresses() -> None:
     async def scenario() -> None:
         a, b, moved = Node(A), Node(B), Node(B, incarnation=2)
         async with running(a, b, moved, linked=False):
-            a.peers.set_peers({A: a.address, B: b.address})
+            a.peers.set_peers({B: b.address})
             await a.until_connected(B)
             a.peers.set_peers({B: moved.address})
             await a.until(lambda: ("connected", B, 2) in a.events, "the new address")
@@ -301,119 +308,6 @@ def test_set_peers_closes_links_dials_new_addresses_and_never_itself() -> None:
             assert not a.peers.is_connected(B)
             assert not a.peers.send(B, b"x")
             assert a.events == [("connected", B, 1), ("connected", B, 2)]
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("cluster_id", "node_id", "reason"),
-    [("green", B, RejectReason.WRONG_CLUSTER), (CLUSTER, C, RejectReason.WRONG_TARGET)],
-)
-def test_stranger_is_refused_and_the_refusal_logged_once(
-    cluster_id: str, node_id: int, reason: RejectReason, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        retry_fast = PeerConfig(reconnect_backoff_min_ms=1, reconnect_backoff_max_ms=2)
-        a, stranger = Node(A, config=retry_fast), Node(node_id, cluster_id=cluster_id)
-        async with running(a, stranger, linked=False):
-            a.peers.set_peers({B: stranger.address})
-            await asyncio.sleep(0.5)
-            assert not a.peers.is_connected(B)
-            assert not a.peers.send(B, b"secret")
-            with pytest.raises(PeerUnreachable):
-                await a.peers.request(B, b"secret", 1000)
-            assert a.events == stranger.events == []
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
-    # One line from each side, however often it was tried.
-    assert [reason in record.getMessage() for record in caplog.records] == [True, True]
-
-
-def test_refused_node_is_told_why() -> None:
-    async def scenario() -> None:
-        a = Node(A)
-        async with running(a):
-            reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
-            writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(new_hello(B, A, "green"))]))
-            kind, body = await asyncio.wait_for(read_frame(reader), 20)
-            assert kind is FrameKind.REJECT
-            rejection = decode_rejection(memoryview(body))
-            assert rejection.reason == RejectReason.WRONG_CLUSTER
-            assert "green" in rejection.message
-            assert await asyncio.wait_for(reader.read(), 20) == b""
-            writer.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(
-    "opening",
-    [
-        pytest.param(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", id="http"),
-        pytest.param(b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\x00\x04test", id="kafka client"),
-        pytest.param((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), id="oversize"),
-        pytest.param(b"\xff" * 64, id="garbage"),
-        pytest.param(b"".join(encode_frame(FrameKind.MESSAGE, [b"no hello"])), id="no hello"),
-        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x01\xc1"])), id="malformed hello"),
-    ],
-)
-def test_what_is_no_peer_is_cut_off_and_disturbs_nobody(opening: bytes) -> None:
-    async def scenario() -> None:
-        a, b = Node(A), Node(B)
-        async with running(a, b):
-            reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
-            writer.write(opening)
-            assert await _received_until_closed(reader) == b""
-            writer.close()
-            assert a.messages == []
-            assert await b.peers.request(A, b"undisturbed", 20_000) == b"undisturbed"
-
-    run(scenario())
-
-
-def test_connection_without_a_hello_is_cut_off() -> None:
-    async def scenario() -> None:
-        a = Node(A, config=PeerConfig(connect_timeout_ms=50))
-        async with running(a):
-            reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
-            assert await _received_until_closed(reader) == b""
-            writer.close()
-
-    run(scenario())
-
-
-def test_oversize_frame_of_an_introduced_peer_ends_its_connection() -> None:
-    async def scenario() -> None:
-        a = Node(A, config=PeerConfig(max_frame_bytes=1000))
-        async with running(a):
-            reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
-            writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(new_hello(B, A))]))
-            assert (await asyncio.wait_for(read_frame(reader), 20))[0] is FrameKind.HELLO
-            writer.writelines(encode_frame(FrameKind.MESSAGE, [b"x" * 900]))
-            writer.write((2000).to_bytes(4, "big"))
-            assert await _received_until_closed(reader) == b""
-            writer.close()
-            assert a.messages == [(B, b"x" * 900)]
-
-    run(scenario())
-
-
-def test_newer_connection_of_a_peer_replaces_the_older() -> None:
-    async def scenario() -> None:
-        a = Node(A)
-        async with running(a):
-            ends = []
-            for _ in range(2):
-                reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
-                writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(new_hello(B, A))]))
-                await asyncio.wait_for(read_frame(reader), 20)
-                ends.append((reader, writer))
-            assert await _received_until_closed(ends[0][0]) == b""
-            ends[1][1].writelines(encode_frame(FrameKind.MESSAGE, [b"the newer"]))
-            await a.until(lambda: a.messages == [(B, b"the newer")], "the message")
-            for _, writer in ends:
-                writer.close()
 
     run(scenario())
 
@@ -429,22 +323,6 @@ def test_request_handler_is_cancelled_when_nobody_waits_for_its_answer_any_more(
                 await request
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(b.unanswered[0], 20)
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
-def test_no_wildcard_address_is_ever_advertised(host: str) -> None:
-    async def scenario() -> None:
-        a, b = Node(A), Node(B)
-        with pytest.raises(QuorateError):
-            await a.peers.start(host, 0)
-        async with running(b, linked=False):
-            await a.peers.start("0.0.0.0", 0, Address(host="a.example", port=1234))
-            a.peers.set_peers({B: b.address})
-            await b.until(lambda: len(b.events) == 1, "the hello")
-            assert b.events == [("introduced", A, 1, Address(host="a.example", port=1234))]
-            await a.peers.stop()
 
     run(scenario())
 
@@ -477,11 +355,3 @@ def test_links_work_on_uvloop_as_well() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())
-
-
-async def _received_until_closed(reader: asyncio.StreamReader) -> bytes:
-    """What still came; a reset is an end as good as another."""
-    try:
-        return await asyncio.wait_for(reader.read(), 20)
-    except ConnectionResetError:
-        return b""

@@ -34,7 +34,8 @@ class AcceptedConnection:
         self._config = local.config
         self._handler = local.handler
         self._owner = owner
-        self._requests: set[asyncio.Future[bytes]] = set()
+        #: Not a set, whose order differs from run to run.
+        self._requests: dict[asyncio.Future[bytes], None] = {}
         #: Who dialled; None until it has introduced itself.
         self.peer_id: NodeId | None = None
         self.remote_host = ""
@@ -111,10 +112,10 @@ class AcceptedConnection:
 
     def _await_answer(self, correlation_id: int, answer: Awaitable[bytes]) -> None:
         request = asyncio.ensure_future(answer, loop=self._loop)
-        self._requests.add(request)
+        self._requests[request] = None
 
         def done(_: asyncio.Future[bytes]) -> None:
-            self._requests.discard(request)
+            self._requests.pop(request, None)
             if request.cancelled():
                 self._fail(correlation_id, asyncio.CancelledError())
             elif (error := request.exception()) is not None:

@@ -2,15 +2,10 @@
 
 import msgspec
 
+from quorate.kernel.address import Address
 from quorate.kernel.ids import NodeId
 
-
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+__all__ = ["Address", "PeerConfig", "PeerIdentity"]
 
 
 class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,4 +28,4 @@ class PeerConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_requests_in_flight: int = 1024
     ping_interval_ms: int = 1000
     #: A connection on which nothing came for this long is given up.
-    silence_timeout_ms: int = 10_000
+    silence_timeout_ms: int = 5_000

@@ -19,7 +19,8 @@ class PeerListener:
     def __init__(self, local: LocalPeer, introduced: Callable[[Hello], None]) -> None:
         self._local = local
         self._introduced = introduced
-        self._connections: set[AcceptedConnection] = set()
+        #: Not a set, whose order differs from run to run.
+        self._connections: dict[AcceptedConnection, None] = {}
         self._by_peer: dict[NodeId, AcceptedConnection] = {}
         self._closed = False
         self._server: asyncio.Server | None = None
@@ -42,7 +43,7 @@ class PeerListener:
         return connections
 
     def connection_opened(self, connection: AcceptedConnection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         if self._closed:
             connection.abort("the node stops")
 
@@ -58,7 +59,7 @@ class PeerListener:
         self._local.refusals.note(_name(node_id, connection), rejection)
 
     def connection_closed(self, connection: AcceptedConnection, reason: str) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if connection.peer_id is not None and self._by_peer.get(connection.peer_id) is connection:
             del self._by_peer[connection.peer_id]
         logger.debug(
