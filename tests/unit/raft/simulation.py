@@ -157,7 +157,14 @@ class Simulation:
         self.random = random = Random(seed)
         self.now_ms = 0
         self.checkers = Checkers()
+        unrest = random.choice([1, 4])  # Shorter timeouts make for more elections between the same faults.
         self.config = RaftConfig(
+            election_timeout_min_ms=600 // unrest,
+            election_timeout_max_ms=1_200 // unrest,
+            heartbeat_interval_ms=150 // unrest,
+            quorum_check_interval_ms=1_200 // unrest,
+            pre_vote_timeout_min_ms=150 // unrest,
+            pre_vote_timeout_max_ms=300 // unrest,
             max_entries_bytes_per_append=random.choice([1, 30, 1 << 20]),
             max_appends_in_flight=random.choice([1, 2, 64]),
             entries_kept_behind_snapshot=random.choice([0, 2, 10]),
