@@ -31,6 +31,22 @@ _OWN = (
         documentation="Whether a topic that a client asks for is made when it is missing.",
     ),
     ConfigDefinition(
+        name="broker.heartbeat.interval.ms",
+        type=ConfigType.INT,
+        default="500",
+        check=at_least(1),
+        read_only=True,
+        documentation="How often this node tells the quorum leader that it is alive.",
+    ),
+    ConfigDefinition(
+        name="broker.session.timeout.ms",
+        type=ConfigType.INT,
+        default="2000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long a silent node keeps its partitions; one whose process has ended loses them at once.",
+    ),
+    ConfigDefinition(
         name="broker.id", type=ConfigType.INT, default="-1", read_only=True, documentation="The id of this node."
     ),
     ConfigDefinition(

@@ -22,7 +22,7 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
     if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
         return Decision(broker_epoch=existing.broker_epoch)
     elections = Elections(image, rules)
-    elections.lose(command.node_id)
+    elections.lose(command.node_id, is_back=True)
     if not command.fenced:
         elections.gain(command.node_id)
     registered = r.BrokerRegistered(
@@ -50,13 +50,13 @@ def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.Unfenc
 
 
 def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision:
+    """A broker that is lost before it was ever unfenced has partitions that wait for it; they need not any longer."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
-    if broker.fenced:
-        return Decision(broker_epoch=broker.broker_epoch)
     elections = Elections(image, rules)
     elections.lose(broker.node_id)
     fenced = r.BrokerFenced(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
-    return Decision(records=(fenced, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    flag = () if broker.fenced else (fenced,)
+    return Decision(records=(*flag, *elections.edits.records()), broker_epoch=broker.broker_epoch)
 
 
 def begin_controlled_shutdown(

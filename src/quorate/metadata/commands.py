@@ -19,7 +19,9 @@ class TaggedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="comman
 
 
 class FormCluster(TaggedCommand, frozen=True, kw_only=True):
-    """Give a new cluster its id. A cluster that has one keeps it."""
+    """Give a new cluster its id, a new one where none is named. A cluster that has one keeps it."""
+
+    cluster_id: str = ""
 
 
 class CreateTopic(TaggedCommand, frozen=True, kw_only=True):

@@ -8,13 +8,15 @@ from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.commands import AlterBrokerConfigs, AlterTopicConfigs, ConfigChange, ConfigOperation
 from quorate.metadata.config_definitions import ConfigDefinition, ConfigType, find_definition
 from quorate.metadata.effective_configs import BrokerView, broker_entries, topic_entries
+from quorate.metadata.elections import ElectionRules, elect_leaderless
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
 
 
 def decide_topic_configs(
-    image: MetadataImage, view: BrokerView, command: AlterTopicConfigs
-) -> tuple[r.TopicConfigChanged, ...]:
+    image: MetadataImage, rules: ElectionRules, command: AlterTopicConfigs
+) -> tuple[r.TopicConfigChanged | r.PartitionChanged, ...]:
+    """Partitions without a leader get one with the new configs, should these allow an unclean election."""
     topic = image.topics.get(command.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")
@@ -24,13 +26,15 @@ def decide_topic_configs(
         TOPIC_CONFIGS,
         command.changes,
         replaced=topic.configs if command.replace_all else {},
-        in_force=lambda definition: next(topic_entries(image, view, topic.configs, definition)).value,
+        in_force=lambda definition: next(topic_entries(image, rules.view, topic.configs, definition)).value,
     )
-    return tuple(
+    changed = tuple(
         r.TopicConfigChanged(topic_id=topic.topic_id, key=key, value=value)
         for key, value in values.items()
         if topic.configs.get(key) != value
     )
+    reconfigured, _ = image.replay(changed, image.version)
+    return (*changed, *elect_leaderless(reconfigured, rules, topic))
 
 
 def decide_broker_configs(

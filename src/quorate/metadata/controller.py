@@ -4,7 +4,6 @@
 cannot be granted raises ``KafkaError`` with the code that the client is to see.
 """
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import assert_never
 from uuid import UUID
@@ -20,6 +19,7 @@ from quorate.metadata.brokers import (
     unfence_broker,
     unregister_broker,
 )
+from quorate.metadata.cluster_ids import new_cluster_id
 from quorate.metadata.config_changes import decide_broker_configs, decide_topic_configs
 from quorate.metadata.decisions import Decision
 from quorate.metadata.effective_configs import BrokerView
@@ -78,8 +78,8 @@ class Controller:
     def _decide_contents(self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand") -> Decision:
         """What concerns the cluster's contents, not its nodes."""
         match command:
-            case c.FormCluster():
-                return _form_cluster(image, self._new_uuid)
+            case c.FormCluster(cluster_id=cluster_id):
+                return _form_cluster(image, cluster_id or new_cluster_id(self._new_uuid()))
             case c.CreateTopic():
                 return create_topic(image, rules, command, self._new_uuid)
             case c.DeleteTopic(topic_id=topic_id):
@@ -87,7 +87,7 @@ class Controller:
             case c.CreatePartitions():
                 return create_partitions(image, rules, command)
             case c.AlterTopicConfigs():
-                return Decision(records=decide_topic_configs(image, self._view, command))
+                return Decision(records=decide_topic_configs(image, rules, command))
             case c.AlterBrokerConfigs():
                 return Decision(records=decide_broker_configs(image, self._view, command))
             case c.AllocateProducerIds(count=count):
@@ -107,11 +107,9 @@ _ContentCommand = (
 )
 
 
-def _form_cluster(image: MetadataImage, new_uuid: Callable[[], UUID]) -> Decision:
+def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision:
     if image.cluster_id:
         return Decision()
-    # As Kafka writes ids: URL-safe base64 without padding.
-    cluster_id = urlsafe_b64encode(new_uuid().bytes).rstrip(b"=").decode()
     return Decision(records=(r.ClusterFormed(cluster_id=cluster_id),))
 
 

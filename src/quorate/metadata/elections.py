@@ -17,6 +17,7 @@ from quorate.metadata.effective_configs import BrokerView, topic_entries
 from quorate.metadata.image import MetadataImage, PartitionState, Topic, TopicPartition
 from quorate.metadata.image_parts import without
 from quorate.metadata.partition_edits import PartitionEdits
+from quorate.metadata.records import PartitionChanged
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
 
 _UNCLEAN = TOPIC_CONFIGS["unclean.leader.election.enable"]
@@ -47,8 +48,11 @@ class Elections:
     def edits(self) -> PartitionEdits:
         return self._edits
 
-    def lose(self, node: NodeId) -> None:
-        """Take the broker out of every in-sync set that has another member, and elect where it led."""
+    def lose(self, node: NodeId, *, is_back: bool = False) -> None:
+        """Take the broker out of every in-sync set that has another member, and elect where it led.
+
+        For one that has started again, partitions without another in-sync replica wait: no unclean election is due.
+        """
         self._lost.add(node)
         for name, state in self._image.hosted_partitions(node):
             if node not in state.isr:
@@ -56,7 +60,7 @@ class Elections:
             isr = without(state.isr, (node,)) or state.isr
             leader = self.candidate(state, isr) if state.leader == node else state.leader
             changed = self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
-            if not changed.has_leader:
+            if not changed.has_leader and not is_back:
                 self._elect_unclean_if_allowed(name)
 
     def gain(self, node: NodeId) -> None:
@@ -145,6 +149,14 @@ def preferred_leader_imbalance(image: MetadataImage, favoured: QuorumLeader | No
     )
 
 
+def elect_leaderless(image: MetadataImage, rules: ElectionRules, topic: Topic) -> tuple[PartitionChanged, ...]:
+    """Leaders for those of the topic's partitions that have none, as far as the image allows."""
+    elections = Elections(image, rules)
+    for index in topic.partitions:
+        elections.elect_if_leaderless(TopicPartition(topic.topic_id, topic.name, index))
+    return elections.edits.records()
+
+
 def decide_elections(image: MetadataImage, rules: ElectionRules, command: ElectLeaders) -> Decision:
     elections = Elections(image, rules)
     outcomes = []
@@ -160,7 +172,7 @@ def _elect(
 ) -> PartitionOutcome:
     if image.partition(wanted.topic, wanted.partition) is None:
         unknown = TopicPartition(NO_TOPIC_ID, wanted.topic, wanted.partition)
-        return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {wanted}."))
+        return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."))
     name = TopicPartition(image.topics[wanted.topic].topic_id, wanted.topic, wanted.partition)
     state = elections.edits.current(name)
     try:

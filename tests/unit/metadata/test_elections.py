@@ -5,7 +5,15 @@ import pytest
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, Term, TopicName
 from quorate.kernel.leaders import PartitionLeader, QuorumLeader
-from quorate.metadata.commands import CreateTopic, ElectionKind, ElectLeaders, PartitionName
+from quorate.metadata.commands import (
+    AlterTopicConfigs,
+    ConfigChange,
+    ConfigOperation,
+    CreateTopic,
+    ElectionKind,
+    ElectLeaders,
+    PartitionName,
+)
 from quorate.metadata.elections import preferred_leader_imbalance
 from quorate.metadata.records import PartitionChanged
 from tests.unit.metadata.cluster import ORDERS, Cluster
@@ -71,6 +79,18 @@ def test_an_unclean_election_happens_only_where_the_topic_allows_it() -> None:
     assert cluster.delta.unclean_elections == (cluster.name(topic="careless"),)
 
 
+def test_a_topic_that_comes_to_allow_unclean_elections_has_one_where_it_waits_for_a_leader() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100), (100, 4001))
+    cluster.alter_isr(cluster.isr_change((7,)))
+    cluster.fence(7)
+    assert cluster.state().leader == NO_NODE
+    change = ConfigChange(key="unclean.leader.election.enable", operation=ConfigOperation.SET, value="true")
+    cluster.do(AlterTopicConfigs(name=ORDERS, changes=(change,)))
+    assert (cluster.state().leader, cluster.state().isr) == (100, (100,))
+    assert cluster.delta.unclean_elections == (cluster.name(),)
+
+
 def test_a_loss_leads_to_an_unclean_election_only_when_no_in_sync_replica_lives() -> None:
     cluster = Cluster()
     cluster.create((7, 100, 4001), unclean_leader_election_enable="true")
@@ -93,6 +113,18 @@ def test_a_restarted_broker_is_lost_first() -> None:
     assert (cluster.state(topic="alone").leader, cluster.state(topic="alone").isr) == (NO_NODE, (7,))
     cluster.unfence(7)
     assert (cluster.state().leader, cluster.state(topic="alone").leader) == (100, 7)
+
+
+def test_a_restart_of_the_last_in_sync_replica_is_waited_for_even_where_unclean_elections_are_allowed() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100), unclean_leader_election_enable="true")
+    cluster.alter_isr(cluster.isr_change((7,)))
+
+    cluster.register(7, fenced=True, start=2)
+    assert (cluster.state().leader, cluster.state().isr) == (NO_NODE, (7,))
+
+    cluster.fence(7)
+    assert (cluster.state().leader, cluster.delta.unclean_elections) == (100, (cluster.name(),))
 
 
 def test_a_cluster_of_one_that_restarts_leads_again_in_one_step_with_one_new_epoch() -> None:

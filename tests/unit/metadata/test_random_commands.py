@@ -10,6 +10,7 @@ from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.image import HostedPartitions, MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.image_difference import difference
 from quorate.metadata.snapshot import decode_image, encode_image
 from quorate.metadata.topic_names import can_collide, collision_key
 from tests.unit.metadata.cluster import Cluster
@@ -18,9 +19,9 @@ NODES = (7, 100, 4001, 5)
 NAMES = ("orders", "a.b", "a_b", "payments")
 
 node_ids = st.sampled_from(NODES).map(NodeId)
-node_tuples = st.lists(node_ids, min_size=1, max_size=3, unique=True).map(tuple)
+node_tuples = st.lists(node_ids, min_size=1, max_size=4, unique=True).map(tuple)
 partition_names = st.builds(
-    c.PartitionName, st.sampled_from(NAMES).map(TopicName), st.integers(0, 2).map(PartitionIndex)
+    c.PartitionName, st.sampled_from(NAMES[:2]).map(TopicName), st.integers(0, 1).map(PartitionIndex)
 )
 Step = Callable[[Cluster], c.Command]
 
@@ -118,20 +119,23 @@ plain_commands: st.SearchStrategy[c.Command] = st.one_of(
         ),
     ),
 )
+changes_in_sync = st.builds(_isr_change, partition_names, node_tuples)
 steps = st.one_of(
-    _plain(creations),
     _plain(plain_commands),
     st.builds(_with_epoch, st.sampled_from([c.FenceBroker, c.UnfenceBroker, c.BeginControlledShutdown]), node_ids),
-    st.builds(_with_epoch, st.sampled_from([c.FenceBroker, c.UnfenceBroker]), node_ids),
-    st.builds(_isr_change, partition_names, node_tuples),
-    st.builds(_delete, st.sampled_from(NAMES)),
+    st.builds(_with_epoch, st.just(c.UnfenceBroker), node_ids),
+    changes_in_sync,
+    changes_in_sync,
+    st.builds(_delete, st.just("payments")),
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(steps, max_size=40))
+@given(st.lists(steps, min_size=10, max_size=40))
 def test_no_sequence_of_commands_breaks_a_partition(lives: list[Step]) -> None:
-    cluster = Cluster(nodes=NODES[:3])
+    cluster = Cluster(nodes=NODES)
+    cluster.create((7, 100, 4001), (100, 5, 7))
+    cluster.create((4001, 7), (7, 5), name="a.b", unclean_leader_election_enable="true")
     for step in lives:
         before = cluster.image
         command = step(cluster)
@@ -143,6 +147,7 @@ def test_no_sequence_of_commands_breaks_a_partition(lives: list[Step]) -> None:
         check_partitions(cluster.image)
         check_changes(before, cluster, command)
         check_indexes(cluster.image)
+        check_difference(before, cluster)
         one_by_one = before
         for record in decision.records:
             one_by_one, _ = one_by_one.replay([record], cluster.image.version)
@@ -187,6 +192,16 @@ def check_election(
         assert not any(cluster.image.is_active(node) for node in old.isr)
     else:
         assert new.leader in old.isr or isinstance(command, c.AlterIsr)
+
+
+def check_difference(before: MetadataImage, cluster: Cluster) -> None:
+    found, replayed = difference(before, cluster.image), cluster.delta
+    assert found.deleted_topics == replayed.deleted_topics
+    assert set(found.changed_partitions) == set(replayed.changed_partitions)
+    assert set(found.changed_leaders) == set(replayed.changed_leaders)
+    assert set(found.reconfigured_topics) == set(replayed.reconfigured_topics)
+    assert found.brokers_reconfigured == replayed.brokers_reconfigured
+    assert set(found.changed_brokers) == set(replayed.changed_brokers)
 
 
 def check_indexes(image: MetadataImage) -> None:
