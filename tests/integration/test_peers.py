@@ -11,11 +11,14 @@ import pytest
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address, PeerConfig
 from quorate.transport.peer_errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
+from quorate.transport.peer_frames import FrameKind, encode_frame
+from quorate.transport.peer_hello import encode_hello
 from tests.integration.peer_nodes import (
     CLUSTER,
     LOOPBACK,
     Node,
     ScriptedPeer,
+    new_hello,
     read_frame,
     running,
 )
@@ -285,13 +288,34 @@ def test_silent_peer_is_given_up() -> None:
     run(scenario())
 
 
-def test_idle_link_is_kept_alive_by_pings() -> None:
+def test_idle_link_is_pinged() -> None:
     async def scenario() -> None:
-        config = PeerConfig(ping_interval_ms=20, silence_timeout_ms=1000)
-        a, b = Node(A, config=config), Node(B, config=config)
-        async with running(a, b):
-            await asyncio.sleep(2)
-            assert not [event for event in a.events + b.events if event[0] == "lost"]
+        a = Node(A, config=PeerConfig(ping_interval_ms=10))
+        pinged = asyncio.Event()
+
+        async def wait_for_pings(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(3):
+                assert await read_frame(reader) == (FrameKind.PING, b"")
+            pinged.set()
+            await reader.read()
+
+        async with ScriptedPeer(B, wait_for_pings) as address, running(a):
+            a.peers.set_peers({B: address})
+            await asyncio.wait_for(pinged.wait(), 20)
+
+    run(scenario())
+
+
+def test_ping_is_answered() -> None:
+    async def scenario() -> None:
+        a = Node(A)
+        async with running(a):
+            reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
+            writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(new_hello(B, A))]))
+            assert (await asyncio.wait_for(read_frame(reader), 20))[0] is FrameKind.HELLO
+            writer.writelines(encode_frame(FrameKind.PING))
+            assert await asyncio.wait_for(read_frame(reader), 20) == (FrameKind.PONG, b"")
+            writer.close()
 
     run(scenario())
 
