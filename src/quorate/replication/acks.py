@@ -30,7 +30,8 @@ class AckTracker(Generic[WriteT]):
 
     def __init__(self, high_watermark: Offset) -> None:
         self._high_watermark = high_watermark
-        self._waiting: set[WriteT] = set()
+        #: With the number of its arrival, which tells it from an earlier write of the same name.
+        self._waiting: dict[WriteT, int] = {}
         #: By end offset, then in the order of arrival: a retried batch comes late and ends early. Writes that have
         #: timed out stay until they are met, or are too many.
         self._by_offset: list[tuple[Offset, int, WriteT]] = []
@@ -48,8 +49,8 @@ class AckTracker(Generic[WriteT]):
             return [Ack(write=write, error=self._closed_by)]
         if end_offset <= self._high_watermark:
             return [Ack(write=write, error=_completion_error(enough_replicas))]
-        self._waiting.add(write)
         self._arrivals += 1
+        self._waiting[write] = self._arrivals
         heappush(self._by_offset, (end_offset, self._arrivals, write))
         return []
 
@@ -62,9 +63,9 @@ class AckTracker(Generic[WriteT]):
         error = _completion_error(enough_replicas)
         ended: list[Ack[WriteT]] = []
         while self._by_offset and self._by_offset[0][0] <= self._high_watermark:
-            write = heappop(self._by_offset)[2]
-            if write in self._waiting:
-                self._waiting.discard(write)
+            _, arrival, write = heappop(self._by_offset)
+            if self._waiting.get(write) == arrival:
+                del self._waiting[write]
                 ended.append(Ack(write=write, error=error))
         return ended
 
@@ -72,16 +73,17 @@ class AckTracker(Generic[WriteT]):
         """The write's time is up; returns nothing if it has ended before."""
         if write not in self._waiting:
             return []
-        self._waiting.discard(write)
+        del self._waiting[write]
         if len(self._by_offset) > 2 * len(self._waiting) + _FEW:
-            self._by_offset = [entry for entry in self._by_offset if entry[2] in self._waiting]
+            self._by_offset = [entry for entry in self._by_offset if self._waiting.get(entry[2]) == entry[1]]
             heapify(self._by_offset)
         return [Ack(write=write, error=ErrorCode.REQUEST_TIMED_OUT)]
 
     def close(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> list[Ack[WriteT]]:
         """Leadership is lost, or the partition failed: end all writes, and all that come after, with ``error``."""
         self._closed_by = self._closed_by or error
-        ended = [Ack(write=write, error=error) for _, _, write in sorted(self._by_offset) if write in self._waiting]
+        in_order = sorted(self._by_offset)
+        ended = [Ack(write=write, error=error) for _, number, write in in_order if self._waiting.get(write) == number]
         self._waiting.clear()
         self._by_offset.clear()
         return ended

@@ -1,0 +1,120 @@
+"""Which partitions go into the next fetch."""
+
+from collections import Counter
+
+from quorate.kernel.ids import LeaderEpoch, NodeId
+from quorate.kernel.leaders import PartitionLeader
+from quorate.replication.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
+
+EAST, WEST = NodeId(4), NodeId(9)
+
+
+def led_by(node: NodeId, epoch: int = 1) -> PartitionLeader:
+    return PartitionLeader(node_id=node, leader_epoch=LeaderEpoch(epoch))
+
+
+def plan_of(*partitions: str, leader: NodeId = EAST) -> FetchPlan[str]:
+    plan: FetchPlan[str] = FetchPlan(FetchPlanConfig(backoff_ms=20, backoff_max_ms=100))
+    for partition in partitions:
+        plan.follow(partition, led_by(leader))
+    return plan
+
+
+def names(planned: list[PlannedFetch[str]]) -> list[str]:
+    return [fetch.partition for fetch in planned]
+
+
+def test_all_partitions_of_a_leader_go_into_one_request() -> None:
+    plan = plan_of("a", "b")
+    plan.follow("c", led_by(WEST))
+
+    assert plan.leaders() == [EAST, WEST]
+    assert names(plan.next_fetch(EAST, 0)) == ["a", "b"]
+    assert names(plan.next_fetch(WEST, 0)) == ["c"]
+
+
+def test_partition_is_in_one_request_at_a_time() -> None:
+    plan = plan_of("a", "b")
+    a, b = plan.next_fetch(EAST, 0)
+
+    assert not plan.has_ready(EAST, 0)
+    plan.answered(a, got_records=False)
+    assert plan.has_ready(EAST, 0)
+    assert names(plan.next_fetch(EAST, 0)) == ["a"]
+    plan.answered(b, got_records=False)
+    plan.answered(b, got_records=False)
+    assert names(plan.next_fetch(EAST, 0)) == ["b"]
+
+
+def test_partition_that_fails_waits_alone_and_longer_each_time() -> None:
+    plan = plan_of("a", "b")
+    now_ms, waits = 0, []
+    for _ in range(5):
+        fetches = {fetch.partition: fetch for fetch in plan.next_fetch(EAST, now_ms)}
+        plan.failed(fetches["a"], now_ms)
+        plan.answered(fetches["b"], got_records=True)
+        ready_ms = plan.next_ready_ms(EAST)
+        assert ready_ms is not None
+        waits.append(ready_ms - now_ms)
+        [b] = plan.next_fetch(EAST, ready_ms - 1)
+        plan.answered(b, got_records=False)
+        now_ms = ready_ms
+
+    assert waits == [20, 40, 80, 100, 100]
+
+
+def test_success_ends_the_backoff() -> None:
+    plan = plan_of("a")
+    for _ in range(2):
+        plan.failed(plan.next_fetch(EAST, 1_000)[0], 0)
+    plan.answered(plan.next_fetch(EAST, 1_000)[0], got_records=False)
+
+    assert plan.next_ready_ms(EAST) is None
+    plan.failed(plan.next_fetch(EAST, 1_000)[0], 1_000)
+    assert plan.next_ready_ms(EAST) == 1_020
+
+
+def test_new_leader_is_asked_at_once_and_the_old_answer_is_void() -> None:
+    plan = plan_of("a")
+    [old] = plan.next_fetch(EAST, 0)
+    plan.follow("a", led_by(WEST, 2))
+    assert plan.leaders() == [WEST]
+    [new] = plan.next_fetch(WEST, 0)
+
+    plan.failed(old, 0)
+    plan.answered(old, got_records=True)
+    assert plan.next_fetch(WEST, 0) == []  # Still in flight to the new leader.
+    plan.answered(new, got_records=True)
+    assert names(plan.next_fetch(WEST, 0)) == ["a"]
+
+
+def test_news_of_an_older_epoch_is_no_news() -> None:
+    plan = plan_of()
+    plan.follow("a", led_by(WEST, 3))
+    plan.follow("a", led_by(EAST, 2))
+
+    assert plan.leaders() == [WEST]
+
+
+def test_partition_that_is_no_longer_followed_is_forgotten() -> None:
+    plan = plan_of("a")
+    [fetch] = plan.next_fetch(EAST, 0)
+    plan.unfollow("a")
+    plan.unfollow("a")
+    plan.answered(fetch, got_records=True)
+
+    assert plan.leaders() == []
+    assert plan.next_fetch(EAST, 0) == []
+
+
+def test_every_partition_gets_its_turn_under_a_byte_limit() -> None:
+    plan = plan_of(*"abcde")
+    served: Counter[str] = Counter()
+    for _ in range(50):
+        planned = plan.next_fetch(EAST, 0)
+        for position, fetch in enumerate(planned):
+            got_records = position < 2  # All that fits into an answer.
+            served[fetch.partition] += got_records
+            plan.answered(fetch, got_records=got_records)
+
+    assert served == dict.fromkeys("abcde", 20)
