@@ -10,9 +10,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks import cases
+from benchmarks.backup import cases as backup
+from benchmarks.backup.contender import ContenderFailed
+from benchmarks.backup.measure import measure_backup
 from benchmarks.cases import Selection
 from benchmarks.connection import RequestFailed
-from benchmarks.report import describe_environment, make_report, render, save
+from benchmarks.report import Environment, describe_environment, make_report, render, save
 from benchmarks.runner import Runner, Settings
 from benchmarks.samples import Sample
 from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
@@ -37,20 +40,38 @@ def main() -> int:
     # Before the run: the commit that is named must be the one that was started.
     environment = describe_environment(None if reason else _kafka_version(), reason, options.kafka_heap_mb)
     try:
-        samples = list(_run(options, settings, with_kafka=reason is None))
-    except RequestFailed as error:
+        if not _is_backup_alone(options):
+            _measure_node(options, settings, environment)
+        if _wants_backup(options):
+            measure_backup(options.only, environment, _say, quick=options.quick)
+    except (RequestFailed, ContenderFailed) as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Stopped; nothing is kept.", file=sys.stderr)
+        print("Stopped; nothing more is kept.", file=sys.stderr)
         return 130
+    return 0
+
+
+def _measure_node(options: argparse.Namespace, settings: Settings, environment: Environment) -> None:
+    samples = list(_run(options, settings, with_kafka=environment.apache_kafka is not None))
     report = make_report(environment, settings, samples)
     print(render(report))
     if options.profile:
         _print_profile(options.profile)
     elif not (options.only or options.quick or options.systems):
         print(f"kept: {save(report)}")
-    return 0
+
+
+def _is_backup_alone(options: argparse.Namespace) -> bool:
+    return bool(options.only) and all(word.startswith(backup.PREFIX) for word in options.only)
+
+
+def _wants_backup(options: argparse.Namespace) -> bool:
+    """Not where the options are about the node: its profile, or one of the two systems."""
+    if options.systems or options.profile:
+        return False
+    return not options.only or any(word.startswith(backup.PREFIX) for word in options.only)
 
 
 def _parse_arguments() -> argparse.Namespace:

@@ -66,11 +66,14 @@ def describe_environment(
 
 def save(report: Report) -> Path:
     """Keep both forms; returns the path of the page."""
+    return save_page(report, f"{report.environment.date}-{report.environment.commit}", render(report))
+
+
+def save_page(report: object, stem: str, text: str) -> Path:
     RESULTS.mkdir(exist_ok=True)
-    stem = f"{report.environment.date}-{report.environment.commit}"
     (RESULTS / f"{stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     page = RESULTS / f"{stem}.md"
-    page.write_text(render(report))
+    page.write_text(text)
     return page
 
 
@@ -85,7 +88,7 @@ def render(report: Report) -> str:
         f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
         f"- {report.settings.repeats} repeats in turns; ratio = Quorate / Apache Kafka, median, lowest and highest",
         "",
-        *_table(_cells(report.rows)),
+        *table(_cells(report.rows)),
         "",
         "\\* the client took more than 85 % of a core: it may have been the limit.",
         *_noise_lines(report.rows),
@@ -143,7 +146,7 @@ def _figure(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def _table(cells: Sequence[Sequence[str]]) -> list[str]:
+def table(cells: Sequence[Sequence[str]]) -> list[str]:
     """Markdown whose columns also line up on a terminal."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     lines = [

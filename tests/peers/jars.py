@@ -1,6 +1,6 @@
 """Apache Kafka's jars: fetched once with Maven into ``.peers/`` of the checkout, and how to run a class from them.
 
-The folder is named after the content of ``pom.xml``, so a changed pom fetches anew. Processes that start together take
+The folder is named after the content of the pom, so a changed pom fetches anew. Processes that start together take
 turns by a lock file; a folder appears under its final name only when it is complete.
 """
 
@@ -51,32 +51,36 @@ def kafka_classpath() -> str:
     return ":".join(str(jar) for jar in sorted(fetch_jars().glob("*.jar")))
 
 
-def fetch_jars() -> Path:
-    """The folder with the jars of this pom."""
+def fetch_jars(pom: Path | None = None, peer: str = "kafka", properties: Sequence[str] = ()) -> Path:
+    """The folder with the jars of a pom, Apache Kafka's if none is named; ``properties`` are its ``name=value``."""
+    pom = pom or POM
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise PeersUnavailableError(f"Apache Kafka needs {program}, which is not installed (make jvm)")
-    folder = CACHE / f"kafka-{hashlib.sha256(POM.read_bytes()).hexdigest()[:16]}"
+    content = pom.read_bytes() + "".join(f"\n{each}" for each in properties).encode()
+    folder = CACHE / f"{peer}-{hashlib.sha256(content).hexdigest()[:16]}"
     if folder.exists():
         return folder
     CACHE.mkdir(exist_ok=True)
     with _exclusive(CACHE / "fetch.lock"):
         if not folder.exists():
-            _copy_dependencies(folder)
+            _copy_dependencies(pom, properties, folder)
     return folder
 
 
-def _copy_dependencies(folder: Path) -> None:
+def _copy_dependencies(pom: Path, properties: Sequence[str], folder: Path) -> None:
     unfinished = folder.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    command = ["mvn", "-q", "-B", "-f", str(POM), COPY_DEPENDENCIES]
+    command = ["mvn", "-q", "-B", "-f", str(pom), COPY_DEPENDENCIES, *(f"-D{each}" for each in properties)]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
-        raise PeersUnavailableError(f"Maven could not fetch Apache Kafka: {_first_error_line(error.stdout)}") from error
+        raise PeersUnavailableError(
+            f"Maven could not fetch {folder.name}: {_first_error_line(error.stdout)}"
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise PeersUnavailableError(f"Maven did not fetch Apache Kafka within {FETCH_TIMEOUT_S} s") from error
+        raise PeersUnavailableError(f"Maven did not fetch {folder.name} within {FETCH_TIMEOUT_S} s") from error
     os.rename(unfinished, folder)
 
 

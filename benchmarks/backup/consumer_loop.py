@@ -1,0 +1,76 @@
+"""The contender consumer loop: confluent-kafka with its defaults, writing each record to its partition's file.
+
+One process for each core, each with its share of the partitions, so that it has the parallelism that the backup has.
+A record is kept with its offset, time, key and value; each file is synced at its end, as the backup's are.
+"""
+
+import multiprocessing
+import os
+import resource
+import struct
+from collections.abc import Mapping
+from functools import partial
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import BinaryIO
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from benchmarks.backup.jobs import Copied, Job, serve_jobs
+
+_RECORD_START = struct.Struct(">qqii")
+_MESSAGES_AT_ONCE = 10_000
+_TIMEOUT_S = 30.0
+_FILE_BUFFER_BYTES = 1024 * 1024
+
+
+def consume_topic(workers: Pool, job: Job) -> Copied:
+    cores = os.cpu_count() or 1
+    shares = [list(range(len(job.end_offsets)))[first::cores] for first in range(cores)]
+    done = workers.map(partial(_consume_partitions, job), shares, chunksize=1)
+    return Copied(records=sum(count for count, _ in done), peak_task_memory_bytes=max(peak for _, peak in done))
+
+
+def _consume_partitions(job: Job, partitions: list[int]) -> tuple[int, int]:
+    (topic,) = job.topics
+    left = sum(job.end_offsets[partition] for partition in partitions)
+    consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    files: dict[int | None, BinaryIO] = {
+        partition: (Path(job.folder) / f"{topic}-{partition}").open("wb", buffering=_FILE_BUFFER_BYTES)
+        for partition in partitions
+    }
+    count = 0
+    while count < left:
+        # Not more than there are: it would wait for them until the timeout.
+        messages = consumer.consume(min(_MESSAGES_AT_ONCE, left - count), _TIMEOUT_S)
+        if not messages:
+            raise TimeoutError(f"{left - count} records of {topic} did not come within {_TIMEOUT_S:.0f} s")
+        for message in messages:
+            _write_record(files, message)
+        count += len(messages)
+    for file in files.values():
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+    consumer.close()
+    return count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _write_record(files: Mapping[int | None, BinaryIO], message: Message) -> None:
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)
+    key, value = message.key() or b"", message.value() or b""
+    start = _RECORD_START.pack(message.offset(), message.timestamp()[1], len(key), len(value))
+    files[message.partition()].write(b"".join((start, key, value)))
+
+
+def main() -> None:
+    with multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as workers:
+        workers.map(abs, range(os.cpu_count() or 1))  # They are there before the first job.
+        serve_jobs(lambda job: consume_topic(workers, job))
+
+
+if __name__ == "__main__":
+    main()

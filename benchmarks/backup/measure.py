@@ -1,0 +1,35 @@
+"""The backup's part of a benchmark run: measure, print the page, keep the results."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from benchmarks.backup import cases
+from benchmarks.backup.connector_jars import Connector, find_connector
+from benchmarks.backup.report import make_report, render, save
+from benchmarks.backup.runner import BackupRunner
+from benchmarks.cases import Selection
+from benchmarks.report import Environment
+from tests.peers.jars import PeersUnavailableError
+
+
+def measure_backup(words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool) -> None:
+    """Kept where it is whole: nothing was left out, or nothing but what does not concern the backup."""
+    if environment.apache_kafka is None:
+        print(f"Not measuring the backup: {environment.without_apache_kafka}", file=sys.stderr)
+        return
+    settings = cases.QUICK if quick else cases.FULL
+    connector, description = _find_connector()
+    runner = BackupRunner(settings, Selection(words=tuple(words)), connector, say)
+    runner.measure()
+    report = make_report(environment, description, settings, runner.runs, runner.idle_runs)
+    print(render(report))
+    if not quick and (not words or cases.PREFIX in words):
+        print(f"kept: {save(report)}")
+
+
+def _find_connector() -> tuple[Connector | None, str]:
+    try:
+        connector = find_connector()
+    except PeersUnavailableError as error:
+        return None, f"not measured: {error}"
+    return connector, connector.description

@@ -1,0 +1,194 @@
+"""Takes the contenders through the cases in turns, on one cluster and in one run.
+
+Who goes first changes from repeat to repeat. Each contender has done a small job of the same kind before it is timed.
+What a run has written is removed before the next one starts, so that nobody's pages are written back in another's time.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.backup.cases import CASES, IDLE_PARTITIONS, BackupSettings, Case, ContenderName
+from benchmarks.backup.connector_jars import Connector
+from benchmarks.backup.contender import Contender, ContenderFailed, Run
+from benchmarks.backup.jobs import Job
+from benchmarks.backup.source import Source, start_source
+from benchmarks.cases import Selection
+
+_WARM_UP_SHARE = 20
+_IDLE_RECORDS = 600
+_FEW_RECORDS = 100
+
+
+class IdleRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the backup over many partitions that have little or nothing new."""
+
+    partitions: int
+    new_records: int
+    is_first: bool
+    seconds: float
+
+    @property
+    def milliseconds_per_partition(self) -> float:
+        return self.seconds * 1000 / self.partitions
+
+
+class BackupRunner:
+    def __init__(
+        self,
+        settings: BackupSettings,
+        selection: Selection,
+        connector: Connector | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._cases = [case for case in CASES if selection.wants(case.name)]
+        self._wants_idle_partitions = selection.wants(IDLE_PARTITIONS)
+        self._connector = connector
+        self._say = say
+        self.runs: list[Run] = []
+        self.idle_runs: list[IdleRun] = []
+
+    def measure(self) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-backup-"))
+        try:
+            with start_source() as source, _log_server() as (log_server_pid, port):
+                work = _Workplace(folder, source, self._settings, port)
+                with ExitStack() as stack:
+                    contenders = [
+                        stack.enter_context(each) for each in self._contenders(folder, source.pids, log_server_pid)
+                    ]
+                    for case in self._cases:
+                        self._compare(case, contenders, work)
+                    if self._wants_idle_partitions:
+                        self._measure_idle_partitions(contenders[0], work)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _contenders(self, folder: Path, broker_pids: Sequence[int], log_server_pid: int) -> Iterator[Contender]:
+        """Quorate first. Each is started when the one before it is ready."""
+
+        def contender(name: ContenderName, module: str, *arguments: str, source: Sequence[int]) -> Contender:
+            return Contender(name, f"benchmarks.backup.{module}", arguments, folder, source)
+
+        yield contender(ContenderName.QUORATE, "quorate_backup", source=broker_pids)
+        if not self._cases:
+            return
+        yield contender(ContenderName.CONSUMER_LOOP, "consumer_loop", source=broker_pids)
+        if self._connector is not None:
+            jars = ",".join(map(str, self._connector.jars))
+            yield contender(ContenderName.CONNECTOR, "spark_connector", jars, source=broker_pids)
+        yield contender(ContenderName.LIMIT, "loopback_copy", source=[log_server_pid])
+
+    def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
+        work.provide(case)
+        turns = [
+            (name, contender)
+            for name in ContenderName
+            for contender in contenders
+            if case.includes(name) and (contender.name is name or (name.is_ours and contender.name.is_ours))
+        ]
+        for name, contender in turns:
+            with work.job(case, name, small=True) as (job, _):
+                contender.run(job)
+        for repeat in range(self._settings.repeats):
+            for name, contender in turns if repeat % 2 == 0 else turns[::-1]:
+                with work.job(case, name) as (job, log_bytes):
+                    run = contender.measure(case.name, name, repeat, job, log_bytes)
+                self._take(run)
+
+    def _take(self, run: Run) -> None:
+        if run.records != self._settings.records:
+            raise ContenderFailed(f"{run.contender} copied {run.records} of {self._settings.records} records")
+        self._say(
+            f"{run.case} {run.contender}: {run.seconds:.2f} s, {run.megabytes_per_second:,.0f} MB/s,"
+            f" {run.cpu_seconds:.2f} CPU s and {run.source_cpu_seconds:.2f} of its source"
+        )
+        self.runs.append(run)
+
+    def _measure_idle_partitions(self, quorate: Contender, work: "_Workplace") -> None:
+        settings = self._settings
+        topics = [f"idle-{number}" for number in range(settings.idle_topics)]
+        partitions = len(topics) * settings.idle_partitions_per_topic
+        work.source.create_topics(topics, settings.idle_partitions_per_topic)
+        job = work.idle_job(tuple(topics))
+        for number in range(settings.idle_runs):
+            # A few partitions of one topic have something new each time; at first, some of several.
+            new_records = _IDLE_RECORDS if number == 0 else _FEW_RECORDS
+            busy = topics[:6] if number == 0 else topics[:1]
+            for topic in busy:
+                work.source.fill(topic, new_records // len(busy), partitions=10)
+            result = quorate.run(job)
+            if result.records != new_records:
+                raise ContenderFailed(f"{result.records} records of {new_records} were found in idle partitions")
+            run = IdleRun(partitions=partitions, new_records=new_records, is_first=number == 0, seconds=result.seconds)
+            self._say(f"{IDLE_PARTITIONS}: {run.seconds:.2f} s, {run.milliseconds_per_partition:.2f} ms a partition")
+            self.idle_runs.append(run)
+
+
+class _Workplace:
+    """The topics that are filled, and a folder for each job, gone after it."""
+
+    def __init__(self, folder: Path, source: Source, settings: BackupSettings, log_server_port: int) -> None:
+        self.source = source
+        self._folder = folder
+        self._settings = settings
+        self._log_server_port = log_server_port
+        self._end_offsets: dict[str, tuple[int, ...]] = {}
+
+    def provide(self, case: Case) -> None:
+        """Fill the case's topic, and a small one like it to warm up with."""
+        partitions = self._settings.partitions
+        for topic, records in self._topics(case).items():
+            if topic not in self._end_offsets:
+                self.source.create_topics([topic], partitions)
+                self.source.fill(topic, records, partitions=partitions, compression=case.producer_compression)
+                self._end_offsets[topic] = self.source.end_offsets(topic, partitions)
+
+    @contextmanager
+    def job(self, case: Case, contender: ContenderName, *, small: bool = False) -> Iterator[tuple[Job, int]]:
+        topic = list(self._topics(case))[small]
+        files = self.source.log_files(topic)
+        output = Path(tempfile.mkdtemp(prefix="output-", dir=self._folder))
+        try:
+            yield (
+                Job(
+                    bootstrap=self.source.bootstrap,
+                    topics=tuple(map(str, files)) if contender is ContenderName.LIMIT else (topic,),
+                    folder=str(output),
+                    end_offsets=self._end_offsets[topic],
+                    backup_compression=contender.backup_compression,
+                    log_server_port=self._log_server_port,
+                ),
+                sum(file.stat().st_size for file in files),
+            )
+        finally:
+            shutil.rmtree(output)
+
+    def idle_job(self, topics: tuple[str, ...]) -> Job:
+        output = self._folder / "idle"
+        output.mkdir()
+        return Job(bootstrap=self.source.bootstrap, topics=topics, folder=str(output), backup_mode="incremental")
+
+    def _topics(self, case: Case) -> dict[str, int]:
+        return {case.topic: self._settings.records, f"small-{case.topic}": self._settings.records // _WARM_UP_SHARE}
+
+
+@contextmanager
+def _log_server() -> Iterator[tuple[int, int]]:
+    """The process that stands in for the brokers, and its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.backup.log_server"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.pid, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
