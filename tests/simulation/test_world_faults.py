@@ -293,6 +293,20 @@ def test_a_spawned_task_that_fails_fails_the_run_at_once() -> None:
         assert world.now == 1
 
 
+def test_a_task_that_failed_unseen_fails_the_run_at_its_end() -> None:
+    async def broken() -> None:
+        raise ValueError("broken")
+
+    def run() -> None:
+        with World(1) as world:
+            host = world.add_host("host")
+            host.call_soon(lambda: asyncio.ensure_future(broken()) and None)
+            world.run_for(1)
+
+    with pytest.raises(SimulationFailed, match="broken"):
+        run()
+
+
 def test_a_loop_that_never_lets_time_pass_is_found() -> None:
     with World(1) as world:
         host = world.add_host("host")

@@ -26,14 +26,18 @@ class WorkDelay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedExecutor(Executor):
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, delay: WorkDelay) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, random: Random, delay: WorkDelay, note: Callable[[str], None]
+    ) -> None:
         self._loop = loop
+        self._note = note
         self._random = random
         self.delay = delay
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
+        self._note(f"work {_name_of(function)}")
         total_s = self.delay.draw_seconds(self._random)
         until_done_s = total_s * self._random.random()
 
@@ -47,3 +51,10 @@ class SimulatedExecutor(Executor):
 
         self._loop.call_later(until_done_s, work)
         return future
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """With its owner, where that has a name and not just an address in memory."""
+    owner = getattr(function, "__self__", None)
+    named = "__str__" in vars(type(owner))
+    return f"{getattr(function, '__qualname__', '')} {owner if named else ''}"

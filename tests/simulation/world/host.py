@@ -49,7 +49,9 @@ class SimulatedHost:
         self.disk.on_power_cut = self.power_off
         self._world = world
         self._has_power = True
-        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._spawned: dict[asyncio.Task[Any], None] = {}
+        #: Who waits from another host, and for what.
+        self._waiting: dict[asyncio.Future[Any], asyncio.Task[Any]] = {}
         world.network.add_host(name, address)
         self._begin_life()
 
@@ -62,6 +64,7 @@ class SimulatedHost:
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Start something that nobody waits for; if it fails, so does the run."""
         task = self.loop.create_task(coroutine)
+        self._spawned[task] = None
         task.add_done_callback(self._check_spawned)
         return task
 
@@ -73,7 +76,7 @@ class SimulatedHost:
             raise HostDied(self.name)
         task = self.loop.create_task(coroutine)
         task.add_done_callback(lambda done: _hand_over(done, waiting))
-        self._waiting[waiting] = None
+        self._waiting[waiting] = task
         try:
             return await waiting
         finally:
@@ -143,7 +146,12 @@ class SimulatedHost:
         random = Random(f"{world.seed}/{self.name}/life {self.lives}")
         # What the loop leaves out (descriptors, processes, datagrams) no node may use.
         self.loop = SimulatedLoop(self, world.scheduler, world.network)  # type: ignore[abstract]
-        self.executor = SimulatedExecutor(self.loop, Random(random.getrandbits(64)), world.work_delay)
+        self.executor = SimulatedExecutor(
+            self.loop,
+            Random(random.getrandbits(64)),
+            world.work_delay,
+            lambda text: world.trace.note(f"{self.name} {text}"),
+        )
         self.loop.default_executor = self.executor
         self.environment = Environment(
             loop=self.loop, clock=self.clock, disk=self.disk, executor=self.executor, random=random
@@ -154,12 +162,14 @@ class SimulatedHost:
             return
         self._world.network.stop_listening(self.loop)
         self._world.bury(self.loop.die())
+        self._spawned.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_exception(HostDied(self.name))
 
     def _check_spawned(self, task: "asyncio.Task[Any]") -> None:
+        self._spawned.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.went_wrong("a spawned task failed", error)
 

@@ -122,8 +122,12 @@ class Scheduler:
                 entry = self._next_timer(time_limit)
                 steps_at_this_time = 0
             self._run_entry(entry)
-            if self.failure is not None:
-                raise self.failure
+            self.raise_failure()
+
+    def raise_failure(self) -> None:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
 
     def run_to(self, time: float) -> None:
         """Run everything that is due up to a time, then let it be that time."""

@@ -45,8 +45,13 @@ class World:
     def __enter__(self) -> "World":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error_type: object, *_: object) -> None:
+        try:
+            if error_type is None:
+                gc.collect()  # A task that failed unseen speaks up when it is collected.
+                self.scheduler.raise_failure()
+        finally:
+            self.close()
 
     @property
     def now(self) -> float:
