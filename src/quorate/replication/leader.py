@@ -226,10 +226,10 @@ class LeaderReplica:
     def _propose(self, isr: frozenset[NodeId]) -> list[ProposeIsr]:
         if not self._isr.may_propose or self._now_ms < self._propose_from_ms:
             return []
-        # A broker that is not live would have the whole proposal refused, and is on its way out in any case.
-        members = [node for node in sorted(isr) if node in self._broker_epochs or node == self.leader.node_id]
         if self.leader.node_id not in self._broker_epochs:
             return []  # This broker itself is fenced, and may be deposed by now.
+        # A broker that is not live would have the whole proposal refused, and is on its way out in any case.
+        members = sorted(isr & self._broker_epochs.keys())
         return [
             ProposeIsr(
                 proposal=self._isr.propose(frozenset(members)),
