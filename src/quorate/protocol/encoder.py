@@ -204,16 +204,26 @@ class _EncoderWriter:
         if not fields:
             self.fixed("B", "0")
             return
-        self.flush()
+        values = [(field, self._assign("value", f"{name}.{field.name}")) for field in fields]
+        conditions = [self._differs_from_default(field, value) for field, value in values]
+        before = list(self._run)
+        # Hardly ever is one of them set: then the section is one byte, written with what stands before it.
+        with self.source.block(f"if {' or '.join(f'({condition})' for condition in conditions)}:"):
+            self.flush()
+            self._tags_that_are_set(list(zip(values, conditions, strict=True)), path)
+        self._run = before
+        with self.source.block("else:"):
+            self.fixed("B", "0")
+            self.flush()
+
+    def _tags_that_are_set(self, fields: list[tuple[tuple[Field, str], str]], path: str) -> None:
         tags = self.source.new_name("tags")
         self.source.line(f"{tags} = []")
-        for field in fields:
-            value = self._assign("value", f"{name}.{field.name}")
-            with self.source.block(f"if {self._differs_from_default(field, value)}:"):
+        for (field, value), condition in fields:
+            with self.source.block(f"if {condition}:"):
                 self._tagged_field(field, value, f"{path}.{field.name}", tags)
         self.source.line(f"{self._append}(ONE_BYTE[len({tags})])")
-        with self.source.block(f"for item in {tags}:"):
-            self.source.line(f"{self._append}(item)")
+        self.source.line(f"{self._append}(join({tags}))")
 
     def _tagged_field(self, field: Field, value: str, path: str, tags: str) -> None:
         """Encode the field apart, as its size stands before it."""
