@@ -18,6 +18,8 @@ from quorate.protocol.messages.fetch import EpochEndOffset, PartitionData
 
 _READ_COMMITTED = 1
 _NO_RECORDS = b""
+#: The default itself, by which an encoder sees at once that there is nothing to write.
+_NO_DIVERGENCE = PartitionData().diverging_epoch
 
 
 class PartitionReads:
@@ -115,7 +117,7 @@ class PartitionReads:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.high_watermark,
             log_start_offset=partition.log.log_start_offset,
-            diverging_epoch=diverging or EpochEndOffset(),
+            diverging_epoch=diverging or _NO_DIVERGENCE,
             aborted_transactions=() if self._isolation_level == _READ_COMMITTED else None,
             records=records,
         )

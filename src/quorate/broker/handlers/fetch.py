@@ -4,10 +4,10 @@ Gaps: ``rack_id`` is read but there is only one replica to choose; quotas are no
 """
 
 import asyncio
-from itertools import groupby
+from uuid import UUID
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.fetch_sessions import FetchPlan, FetchTarget, TargetKey
+from quorate.broker.fetch_sessions import FetchPlan
 from quorate.broker.node import Node
 from quorate.broker.partition_reads import PartitionReads
 from quorate.kernel.errors import KafkaError
@@ -43,22 +43,21 @@ async def _respond_later(plan: FetchPlan, reads: PartitionReads, enough: "asynci
 
 
 def _response(plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
-    answered: list[tuple[FetchTarget, PartitionData]] = []
-    gave_data: list[TargetKey] = []
-    for (key, target), data in zip(plan.targets.items(), reads.results, strict=True):
-        if plan.session is None or target.has_news(data) or not plan.is_incremental:
-            answered.append((target, data))
-        if data.records:
-            gave_data.append(key)
-    if plan.session is not None:
-        plan.session.move_to_the_end(gave_data)
-    return FetchResponse(
-        session_id=plan.session.session_id if plan.session is not None else 0,
-        responses=[
-            FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data for _, data in group])
-            for (topic, topic_id), group in groupby(answered, key=lambda pair: (pair[0].topic, pair[0].topic_id))
-        ],
-    )
+    session = plan.session
+    topics: list[FetchableTopicResponse] = []
+    partitions: list[PartitionData] = []
+    topic_so_far: tuple[str, UUID] | None = None
+    for target, data in zip(plan.targets.values(), reads.results, strict=True):
+        if session is None or target.has_news(data) or not plan.is_incremental:
+            topic = target.topic, target.topic_id
+            if topic != topic_so_far:
+                topic_so_far, partitions = topic, []
+                topics.append(FetchableTopicResponse(topic=topic[0], topic_id=topic[1], partitions=partitions))
+            partitions.append(data)
+    if session is None:
+        return FetchResponse(responses=topics)
+    session.move_to_the_end([key for key, data in zip(plan.targets, reads.results, strict=True) if data.records])
+    return FetchResponse(session_id=session.session_id, responses=topics)
 
 
 API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle)
