@@ -12,6 +12,7 @@ from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records
 from tests.simulation.world.host import HostDied, SimulatedHost
 from tests.simulation.world.kafka_connection import KafkaConnection
+from tests.simulation.world.random_faults import RandomFaults
 from tests.simulation.world.served_node import PORT, serve
 from tests.simulation.world.world import World
 
@@ -44,7 +45,8 @@ class Client:
         request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data])
         response = await self._connection.call(request, 9, ProduceResponse)
         (result,) = response.responses[0].partition_responses
-        assert result.error_code == 0
+        if result.error_code:
+            raise ConnectionError(f"refused with {result.error_code}")
         return result.base_offset
 
     async def fetch_all(self, up_to: int) -> dict[int, bytes]:
@@ -71,6 +73,20 @@ async def produce_until_the_end(acknowledged: dict[int, bytes]) -> None:
     for number in range(10_000):
         value = b"value %d" % number
         acknowledged[await client.produce(value)] = value
+
+
+async def produce_whatever_happens(world: World, acknowledged: dict[int, bytes]) -> None:
+    number = 0
+    while True:
+        try:
+            client = await Client.connect()
+            while True:
+                number += 1
+                value = b"value %d" % number
+                acknowledged[await client.produce(value)] = value
+                await world.sleep(0.05)
+        except OSError:
+            await world.sleep(0.1)
 
 
 async def read_back(count: int) -> dict[int, bytes]:
@@ -128,4 +144,29 @@ def test_what_a_node_acknowledged_is_there_after_a_power_cut_in_the_middle_of_a_
     for seed in SEEDS:
         with World(seed) as world:
             node = world.add_host("node")
+            world.run(scenario())
+
+
+def test_what_a_node_acknowledged_outlives_random_faults() -> None:
+    async def scenario() -> None:
+        node, client = world.add_host("node"), world.add_host("client")
+        await serve(node)
+        await client.run(create_topic())
+        acknowledged: dict[int, bytes] = {}
+        client.spawn(produce_whatever_happens(world, acknowledged))
+        await RandomFaults(world, [node, world.add_host("bystander")], restart).run(8)
+        before = len(acknowledged)
+        await world.until(lambda: len(acknowledged) > before)
+        found = await client.run(read_back(max(acknowledged) + 1))
+        assert found.items() >= acknowledged.items()
+
+    async def create_topic() -> None:
+        await (await Client.connect()).create_topic()
+
+    async def restart(host: SimulatedHost) -> None:
+        if host.name == "node":
+            await serve(host)
+
+    for seed in range(10):
+        with World(seed) as world:
             world.run(scenario())

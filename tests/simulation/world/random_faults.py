@@ -21,6 +21,7 @@ class FaultMix(msgspec.Struct, frozen=True, kw_only=True):
     break_connections: int = 2
     slow_link: int = 2
     clock_jump: int = 1
+    fill_disk: int = 1
 
 
 class RandomFaults:
@@ -95,6 +96,14 @@ class RandomFaults:
 
     async def _clock_jump(self, host: SimulatedHost) -> None:
         host.clock.jump(self._world.random.choice([-3_600_000, -5_000, 5_000, 3_600_000]))
+
+    async def _fill_disk(self, host: SimulatedHost) -> None:
+        """Somebody makes room after a while, and starts the process again."""
+        free_bytes, host.disk.free_bytes = host.disk.free_bytes, self._world.random.randrange(20_000)
+        await self._wait()
+        host.kill()
+        host.disk.free_bytes = free_bytes
+        await self._bring_back(host)
 
     def _other(self, host: SimulatedHost) -> SimulatedHost:
         return self._world.random.choice([other for other in self._hosts if other is not host])
