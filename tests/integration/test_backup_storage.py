@@ -1,8 +1,10 @@
-"""The backup commands on S3, storage that fails in the middle, and objects that rot."""
+"""The backup commands on cloud stores, storage that fails in the middle, and objects that rot."""
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -16,7 +18,7 @@ from quorate.pipeline import copy_task
 from quorate.pipeline.backup_inventory import segments_of, take_inventory
 from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
-from tests.integration.backup_storage import object_servers
+from tests.integration.backup_storage import azurite, object_servers
 from tests.peers.quorate_node import QuorateNode
 from tests.spark_session import InThisProcess, QuietWatcher, run_in_process
 
@@ -38,37 +40,47 @@ def backups(node: QuorateNode, tmp_path: Path) -> Backups:
     return Backups(tmp_path, node.bootstrap)
 
 
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if object_servers.program("moto_server") is None:
-        pytest.skip("moto_server is not installed")
-    with object_servers.moto(tmp_path_factory.mktemp("moto") / "server.log") as endpoint:
-        yield endpoint
+class CloudStore(NamedTuple):
+    """A server, and how the commands reach it."""
+
+    url: str
+    endpoint: str
+    environment: Mapping[str, str]
 
 
-def test_backup_to_s3_is_listed_and_verified(backups: Backups, endpoint: str) -> None:
-    environment = os.environ | object_servers.ENVIRONMENT
-    url = f"s3://{object_servers.BUCKET}/commands"
-    config = backups.write_config(storage={"url": url, "endpoint": endpoint}, backup=SMALL_RANGES)
+@pytest.fixture(scope="module", params=["moto", "seaweedfs", "azurite"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
+    folder = tmp_path_factory.mktemp(request.param)
+    with contextlib.ExitStack() as stack:
+        if request.param == "azurite":
+            try:
+                azurite.fetch()
+            except azurite.AzuriteUnavailableError as error:
+                pytest.skip(str(error))
+            endpoint = stack.enter_context(azurite.azurite(folder))
+            yield CloudStore(f"az://{azurite.CONTAINER}/commands", endpoint, azurite.ENVIRONMENT)
+            return
+        if request.param == "moto":
+            endpoint = stack.enter_context(object_servers.moto(folder / "server.log"))
+        else:
+            endpoint = stack.enter_context(object_servers.seaweedfs(folder))
+        yield CloudStore(f"s3://{object_servers.BUCKET}/commands", endpoint, object_servers.ENVIRONMENT)
+
+
+def test_backup_to_a_cloud_store_is_listed_and_verified(backups: Backups, store: CloudStore) -> None:
+    environment = os.environ | store.environment
+    config = backups.write_config(storage={"url": store.url, "endpoint": store.endpoint}, backup=SMALL_RANGES)
 
     done = run_quorate("backup", "--config", str(config), environment=environment)
     assert done.status == 0, done
     assert "3,000 records" in done.output
 
-    place = ["--storage", url, "--endpoint", endpoint]
+    place = ["--storage", store.url, "--endpoint", store.endpoint]
     listed = run_quorate("list-backups", *place, environment=environment)
     assert BACKUP_ID in listed.output
-    verified = run_quorate("verify", *place, "--backup-id", BACKUP_ID, environment=environment)
+    verified = run_quorate("verify", *place, "--backup-id", BACKUP_ID, "--deep", environment=environment)
     assert verified.status == 0, verified
     assert "0 damaged" in verified.output
-
-
-def test_wrong_bucket_is_one_sentence_before_anything_is_copied(backups: Backups, endpoint: str) -> None:
-    config = backups.write_config(storage={"url": "s3://no-such-bucket/x", "endpoint": endpoint})
-    done = run_quorate("backup", "--config", str(config), environment=os.environ | object_servers.ENVIRONMENT)
-    assert done.status == 1
-    assert [line.startswith("quorate: ") for line in done.errors.splitlines()] == [True], done
-    assert "no-such-bucket" in done.errors
 
 
 def test_object_damaged_by_one_bit_is_named(tmp_path: Path) -> None:
