@@ -24,6 +24,7 @@ from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.pipeline.cluster_capture import capture_cluster, capture_groups, now_ms
 from quorate.pipeline.copy_task import CopySettings, CopyTask, TaskReport, decode_report, encode_task
+from quorate.pipeline.rate_limit import share_of_limit
 from quorate.pipeline.run_report import RunReport, run_report
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
 
@@ -95,7 +96,6 @@ class BackupRuns:
             return []
         config = self._config
         spark = self._spark()
-        rate = config.backup.rate_limit_bytes_per_second
         settings = CopySettings(
             run_id=run_id,
             cluster_id=plan.cluster_id,
@@ -107,7 +107,9 @@ class BackupRuns:
                 max_bytes=config.backup.segment_max_bytes,
                 max_age_ms=config.backup.segment_max_age_ms,
             ),
-            bytes_per_second=None if rate is None else rate / min(len(plan.tasks), spark.slots()),
+            bytes_per_second=share_of_limit(
+                config.backup.rate_limit_bytes_per_second, tasks=len(plan.tasks), slots=spark.slots()
+            ),
         )
         rows = spark.run(CopyTask(settings), [encode_task(task) for task in plan.tasks], watcher)
         return [decode_report(row) for row in rows]

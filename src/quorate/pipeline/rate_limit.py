@@ -5,6 +5,14 @@ from collections.abc import Callable
 _BURST_SECONDS = 0.5
 
 
+def share_of_limit(bytes_per_second: float | None, *, tasks: int, slots: int) -> float | None:
+    """What one task may have so that all that run at once keep to the limit. None: as much as it can get.
+
+    Where there are fewer tasks than slots, none of the limit is set aside for tasks that do not exist.
+    """
+    return None if bytes_per_second is None else bytes_per_second / max(1, min(tasks, slots))
+
+
 class RateLimit:
     """``take`` after each piece of work; it sleeps as long as the pieces so far were too fast.
 

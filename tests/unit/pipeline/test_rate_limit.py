@@ -1,4 +1,6 @@
-from quorate.pipeline.rate_limit import RateLimit
+import pytest
+
+from quorate.pipeline.rate_limit import RateLimit, share_of_limit
 
 
 class FakeClock:
@@ -45,3 +47,12 @@ def test_without_a_limit_nothing_waits() -> None:
     clock = FakeClock()
     limit(clock, None).take(10**12)
     assert clock.now_s == 0
+
+
+@pytest.mark.parametrize(("tasks", "slots", "share"), [(100, 4, 250), (4, 4, 250), (2, 4, 500), (1, 4, 1000)])
+def test_the_limit_is_shared_by_the_tasks_that_can_run_at_once(tasks: int, slots: int, share: float) -> None:
+    assert share_of_limit(1000, tasks=tasks, slots=slots) == share
+
+
+def test_no_limit_is_nobodys_limit() -> None:
+    assert share_of_limit(None, tasks=3, slots=2) is None
