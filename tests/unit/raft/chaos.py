@@ -1,6 +1,5 @@
 """What goes wrong in a simulated quorum, and what it is asked meanwhile: all by the seed."""
 
-from quorate.kernel.ids import NodeId
 from quorate.raft.events import PeerConnectionLost, Propose, ProposeMembership, ReadIndex, TransferLeadership
 from quorate.raft.membership import AddLearner, MembershipChange, PromoteLearner, RemoveMember
 from tests.unit.raft.simulation import SimulatedNode, Simulation
@@ -61,10 +60,10 @@ class Chaos:
         return self._ticket
 
     def _some_node(self) -> SimulatedNode:
-        """The leader, mostly."""
-        leader = self.simulation.leader
-        if leader is not None and self._random.random() < 0.8:
-            return leader
+        """A node that believes to lead, mostly."""
+        leaders = self.simulation.leaders
+        if leaders and self._random.random() < 0.8:
+            return self._random.choice(leaders)
         return self._random.choice(list(self.simulation.nodes.values()))
 
     def _propose(self) -> None:
@@ -113,18 +112,17 @@ class Chaos:
                 node.start()
 
     def _cut_links(self) -> None:
-        """Some links one way, or a group of nodes from the others."""
+        """A link one way, or a group of nodes from the others, and the leader perhaps alone."""
         nodes = list(self.simulation.nodes)
-        if self._random.random() < 0.5:
+        kind = self._random.random()
+        if kind < 0.3:
             self.simulation.cut_links.add((self._random.choice(nodes), self._random.choice(nodes)))
             return
-        group = set(self._random.sample(nodes, self._random.randint(1, len(nodes) - 1)))
+        group = {self._some_node().node_id}
+        if kind < 0.6:
+            group = set(self._random.sample(nodes, self._random.randint(1, len(nodes) - 1)))
         for node in nodes:
-            self.simulation.cut_links |= {link for other in nodes for link in self._links_across(node, other, group)}
-
-    @staticmethod
-    def _links_across(node: NodeId, other: NodeId, group: set[NodeId]) -> set[tuple[NodeId, NodeId]]:
-        return {(node, other), (other, node)} if (node in group) != (other in group) else set()
+            self.simulation.cut_links |= {(node, other) for other in nodes if (node in group) != (other in group)}
 
     def _heal_links(self) -> None:
         self.simulation.cut_links.clear()

@@ -191,14 +191,18 @@ class Simulation:
         return self.checkers.state_machine_safety.committed
 
     @property
-    def leader(self) -> SimulatedNode | None:
-        """The one of the latest term, where several believe to lead."""
+    def leaders(self) -> list[SimulatedNode]:
+        """Those that believe to lead, the true one last."""
         leaders = [
             (node.node.quorum_state.term, node)
             for node in self.nodes.values()
             if node.node is not None and node.node.quorum_state.role is Role.LEADER
         ]
-        return max(leaders, key=lambda pair: pair[0])[1] if leaders else None
+        return [leader for _, leader in sorted(leaders, key=lambda pair: pair[0])]
+
+    @property
+    def leader(self) -> SimulatedNode | None:
+        return self.leaders[-1] if self.leaders else None
 
     def run_until(self, end_ms: int) -> None:
         while self._queue and self._queue[0][0] <= end_ms:

@@ -6,9 +6,9 @@ from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.kernel.leaders import QuorumLeader
 from quorate.raft.config import RaftConfig
 from quorate.raft.entries import Entry, EntryKind, HardState, InvariantBroken, Snapshot, SnapshotMeta
-from quorate.raft.events import Compact, MessageReceived, Propose, ReadIndex, Tick
-from quorate.raft.membership import Member, Membership
-from quorate.raft.messages import AppendAccepted, AppendRequest, Heartbeat, Message, VoteResponse
+from quorate.raft.events import Compact, MessageReceived, Propose, ProposeMembership, ReadIndex, Tick
+from quorate.raft.membership import AddLearner, Member, Membership
+from quorate.raft.messages import AppendAccepted, AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
 from quorate.raft.node import RaftNode
 from quorate.raft.outcomes import (
     ProposalAccepted,
@@ -69,7 +69,12 @@ def accept(node: RaftNode, peer: NodeId, end_offset: int) -> None:
 
 
 def append_from_leader(
-    base_offset: int, *entries: Entry, term: int = 1, previous_term: int = 0, leader: NodeId = TWO
+    base_offset: int,
+    *entries: Entry,
+    term: int = 1,
+    previous_term: int = 0,
+    leader: NodeId = TWO,
+    high_watermark: int = 0,
 ) -> AppendRequest:
     return AppendRequest(
         term=Term(term),
@@ -77,8 +82,20 @@ def append_from_leader(
         receiver=ONE,
         base_offset=Offset(base_offset),
         previous_term=Term(previous_term),
-        high_watermark=Offset(0),
+        high_watermark=Offset(high_watermark),
         entries=entries,
+    )
+
+
+def vote_request(candidate: NodeId) -> VoteRequest:
+    return VoteRequest(
+        term=FIRST_TERM,
+        sender=candidate,
+        receiver=ONE,
+        is_pre_vote=False,
+        is_transfer=False,
+        log_end_offset=Offset(0),
+        last_term=Term(0),
     )
 
 
@@ -216,6 +233,54 @@ def test_what_is_truncated_while_the_disk_works_is_written_again() -> None:
     ready = node.ready()
     assert ready is not None
     assert ready.entries == [new]
+
+
+def test_a_follower_commits_no_further_than_it_was_compared() -> None:
+    """The tail may be another leader's, however far the high watermark of this one is."""
+    node = node_of(ONE, TWO, THREE)
+    receive(node, append_from_leader(0, *(Entry(Offset(i), FIRST_TERM, EntryKind.COMMAND, b"") for i in range(3))))
+
+    receive(node, append_from_leader(1, term=2, previous_term=1, leader=THREE, high_watermark=3))
+
+    assert node.high_watermark == 1
+
+
+def test_a_node_votes_once_in_a_term() -> None:
+    node = node_of(ONE, TWO, THREE)
+    for candidate in (TWO, THREE, TWO):
+        receive(node, vote_request(candidate))
+
+    (ready,) = carry_out(node)
+
+    assert [message.granted for message in ready.messages if isinstance(message, VoteResponse)] == [True, False, True]
+    assert ready.hard_state == HardState(FIRST_TERM, TWO)
+
+
+def test_a_restarted_node_remembers_its_vote() -> None:
+    node = RaftNode(
+        node_id=ONE,
+        config=RaftConfig(),
+        jitter=lambda: 0.5,
+        now_ms=0,
+        bootstrap=members(ONE, TWO, THREE),
+        hard_state=HardState(FIRST_TERM, TWO),
+    )
+    receive(node, vote_request(THREE))
+
+    (ready,) = carry_out(node)
+
+    assert [message.granted for message in ready.messages if isinstance(message, VoteResponse)] == [False]
+
+
+def test_membership_does_not_change_before_the_leaders_first_entry_is_applied() -> None:
+    """Else two leaders could each change a membership that the other one's change is unknown to."""
+    node = node_of(ONE)
+    node.step(Tick(now_ms=10_000))
+    node.step(ProposeMembership(now_ms=0, change=AddLearner(TWO, ""), ticket=1))
+
+    ready = carry_out(node)[0]
+
+    assert ready.finished == [Refused(1, Refusal.LEADER_NOT_READY, QuorumLeader(ONE, FIRST_TERM))]
 
 
 def test_a_proposal_under_an_installed_snapshot_is_uncertain() -> None:
