@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from tests.kafka.certificates import Certificates
 from tests.peers.apache_kafka import ApacheKafka, ApacheKafkaNode
 from tests.peers.child_process import free_port
+from tests.peers.kafka_tools import ToolShell
 
 NODE_IDS = (7, 100, 4001)
 USERNAME = "alice"
@@ -39,6 +40,14 @@ class SecuredKafka(ApacheKafka):
 
     def listener(self, name: str) -> tuple[str, ...]:
         return tuple(f"127.0.0.1:{self._port(node_id, name)}" for node_id in NODE_IDS)
+
+    def add_scram_credentials(self, tool_shell: ToolShell) -> None:
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            tool_shell.run(
+                "kafka-configs",
+                *("--bootstrap-server", self.nodes[NODE_IDS[0]].bootstrap, "--alter", "--entity-type", "users"),
+                *("--entity-name", USERNAME, "--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),
+            )
 
     def _port(self, node_id: int, listener: str) -> int:
         return self._ports.setdefault((node_id, listener), free_port())

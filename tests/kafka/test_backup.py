@@ -1,5 +1,5 @@
 """Backups of a real Apache Kafka of three brokers whose ids are no indexes: leaders that die and move, transactions,
-compaction, truncation, listeners with authentication."""
+compaction, truncation, rot."""
 
 import contextlib
 import itertools
@@ -22,7 +22,7 @@ from quorate.pipeline.spark_driver import SparkDriver
 from tests.backup_commands import SMALL_RANGES, Backups, consume, produce
 from tests.eventually import eventually
 from tests.kafka.leadership import Leadership
-from tests.kafka.secured_kafka import NODE_IDS, PASSWORD, USERNAME, SecuredKafka
+from tests.kafka.secured_kafka import NODE_IDS, SecuredKafka
 from tests.spark_session import SparkWithEvent, local_spark, run_in_process
 
 pytest.importorskip("pyspark")
@@ -252,33 +252,6 @@ def test_batch_that_rotted_on_the_broker_is_a_gap_and_the_rest_is_copied(
     kept = [record for record in expected if record[0] not in range(gap.start_offset, gap.end_offset)]
     assert runs.backups.records(name, 0) == kept
     assert runs.backups.manifest().topics[0].partitions[0].end_offset == 500
-
-
-def test_backup_through_a_listener_with_tls_and_a_password(
-    kafka: SecuredKafka, client: KafkaClient, spark: SparkDriver, tmp_path: Path, name: str
-) -> None:
-    create(client, name)
-    produce(kafka.bootstrap, name, 100)
-    backups = Backups(tmp_path, kafka.bootstrap)
-    security = {
-        "protocol": "SASL_SSL",
-        "sasl_mechanism": "PLAIN",
-        "username": USERNAME,
-        "password": PASSWORD,
-        "ca_location": str(kafka.certificates.ca),
-    }
-    source = {
-        "bootstrap_servers": list(kafka.listener("SASL_SSL")),
-        "topics": {"include": [name]},
-        "security": security,
-    }
-    config = backups.write_config(source=source)
-
-    report = run_in_process(backups, config, lambda: spark)
-
-    assert report is not None
-    assert (report.state, report.record_count) == ("complete", 100)
-    assert PASSWORD not in (tmp_path / "storage" / "nightly" / "manifests" / "000001.json").read_text()
 
 
 def _disturb(kafka: SecuredKafka, leadership: Leadership, topics: dict[str, int]) -> Iterator[Callable[[], None]]:

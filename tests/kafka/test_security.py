@@ -17,12 +17,7 @@ SHORT = {"retry_timeout_ms": 1000, "request_timeout_ms": 3000, "connect_timeout_
 
 @pytest.fixture(scope="module", autouse=True)
 def _scram_credentials(kafka: SecuredKafka, tool_shell: ToolShell) -> None:
-    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        tool_shell.run(
-            "kafka-configs",
-            *("--bootstrap-server", kafka.nodes[7].bootstrap, "--alter", "--entity-type", "users"),
-            *("--entity-name", USERNAME, "--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),
-        )
+    kafka.add_scram_credentials(tool_shell)
 
 
 def round_trip(
