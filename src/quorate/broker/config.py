@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.config_definitions import find_definition
 from quorate.metadata.effective_configs import BrokerView
+from quorate.metadata.placement import LeaderPlacement
 
 
 class Durability(StrEnum):
@@ -20,14 +22,6 @@ class Durability(StrEnum):
     FSYNC = "fsync"
     #: Records count as committed once the operating system has them, as with Apache Kafka's defaults.
     OS = "os"
-
-
-class Address(msgspec.Struct, frozen=True):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +32,16 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     advertised: Address | None = None
     rack: str | None = None
     durability: Durability = Durability.FSYNC
+    #: The same on all nodes of a cluster: a node of another one is refused. A node by itself may go without.
+    cluster_id: str | None = None
+    #: Where other nodes connect to; a node by itself has none.
+    peer_listen: Address | None = None
+    #: What other nodes are told; None for the address that the node listens on.
+    peer_advertised: Address | None = None
+    #: The nodes that form the quorum when the cluster starts for the first time, and where they listen for peers. Empty
+    #: for a node by itself. A node that is not among them joins the cluster through them.
+    voters: Mapping[NodeId, Address] = msgspec.field(default_factory=dict)
+    leader_placement: LeaderPlacement = LeaderPlacement.SPREAD
     stop_grace_ms: int = 5000
     #: Broker configs by their Kafka names.
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -52,13 +56,27 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 find_definition(BROKER_CONFIGS, name).parse(value)
             except KafkaError as error:
                 raise QuorateError(f"[configs] {error}") from None
-        if self.listen.host in _ANY_ADDRESS and self.advertised is None:
+        _check_reachable("listen", self.listen, "advertised", self.advertised, "clients")
+        if self.peer_listen is not None:
+            _check_reachable("peer_listen", self.peer_listen, "peer_advertised", self.peer_advertised, "other nodes")
+        self._check_quorum()
+
+    def _check_quorum(self) -> None:
+        if not self.voters:
+            return
+        if self.cluster_id is None:
+            raise QuorateError('nodes that have [voters] need a cluster_id = "name", the same on all of them')
+        if self.peer_listen is None:
             raise QuorateError(
-                f"listen = {str(self.listen)!r} is no address that clients can connect to: "
-                'name one with advertised = "host:port"'
+                'nodes that have [voters] need a peer_listen = "host:port", where other nodes connect to'
             )
-        if self.advertised is not None and self.advertised.host in _ANY_ADDRESS:
-            raise QuorateError(f"advertised = {str(self.advertised)!r} is no address that clients can connect to")
+        own = self.voters.get(self.node_id)
+        reached_at = self.peer_advertised or self.peer_listen
+        if own is not None and own != reached_at:
+            raise QuorateError(
+                f"[voters] says that this node listens for peers on {own}, but it is {reached_at}: "
+                "peer_listen (or peer_advertised) must be the same"
+            )
 
     def broker_view(self) -> BrokerView:
         """Who this node is and what its file says, for resolving configs; addresses and folders described too."""
@@ -76,18 +94,17 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 _ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 _KEYS = NodeConfig.__struct_fields__
+_ADDRESS_KEYS = ("listen", "advertised", "peer_listen", "peer_advertised")
 
 
-def parse_address(text: str) -> Address:
-    """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed."""
-    host, separator, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise QuorateError(f"{text!r} is not an address of the form host:port")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise QuorateError(f"{text!r} is not an address of the form host:port")
-    return Address(host, int(port))
+def _check_reachable(key: str, listen: Address, advertised_key: str, advertised: Address | None, who: str) -> None:
+    if listen.host in _ANY_ADDRESS and advertised is None:
+        raise QuorateError(
+            f"{key} = {str(listen)!r} is no address that {who} can connect to: "
+            f'name one with {advertised_key} = "host:port"'
+        )
+    if advertised is not None and advertised.host in _ANY_ADDRESS:
+        raise QuorateError(f"{advertised_key} = {str(advertised)!r} is no address that {who} can connect to")
 
 
 def parse_node_config(text: str) -> NodeConfig:
@@ -103,14 +120,26 @@ def parse_node_config(text: str) -> NodeConfig:
     for key in ("node_id", "data_dir", "listen"):
         if key not in raw:
             raise QuorateError(f"the key {key!r} is missing")
-    for key in ("listen", "advertised"):
+    for key in _ADDRESS_KEYS:
         if key in raw:
             raw[key] = parse_address(_text_of(key, raw[key]))
+    raw["voters"] = _parse_voters(raw.get("voters", {}))
     raw["configs"] = {name: _config_text(name, value) for name, value in raw.get("configs", {}).items()}
     try:
         return msgspec.convert(raw, NodeConfig)
     except msgspec.ValidationError as error:
         raise QuorateError(str(error)) from None
+
+
+def _parse_voters(raw: Any) -> dict[NodeId, Address]:
+    if not isinstance(raw, dict):
+        raise QuorateError('[voters] is a table of node ids and addresses, such as 1 = "127.0.0.1:29092"')
+    voters = {}
+    for key, value in raw.items():
+        if not key.isdigit():
+            raise QuorateError(f"[voters] {key!r} is not a node id")
+        voters[NodeId(int(key))] = parse_address(_text_of(f"[voters] {key}", value))
+    return voters
 
 
 def _text_of(key: str, value: Any) -> str:

@@ -1,77 +1,98 @@
-"""The node's view of the metadata: commands are decided, persisted and replayed here, one after the other.
+"""The node's view of the metadata: the image that everybody reads, and the way to change it.
 
-How records are made durable is handed in, so that a test can keep them in memory. Readers take ``image``; it changes
-only after the records behind the change are durable.
+Readers take ``image``: a local read, always. It changes only after the records behind the change are agreed on. How
+they come to be agreed on is the subclass's affair: in memory here, for tests; by the quorum in ``quorum.metadata``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.commands import Command
-from quorate.metadata.controller import Controller, Decision
-from quorate.metadata.image import Delta, MetadataImage
+from quorate.metadata.controller import Controller
+from quorate.metadata.decisions import Answer
+from quorate.metadata.image import Delta, MetadataImage, TopicPartition
 from quorate.metadata.records import AnyRecord
 
-Persist = Callable[[Sequence[AnyRecord]], Awaitable[Offset]]
 Listener = Callable[[MetadataImage, Delta], None]
+Outcomes = list[Answer | KafkaError]
 
 
-class MetadataStore:
-    def __init__(self, controller: Controller, image: MetadataImage, persist: Persist) -> None:
-        self._controller = controller
-        self._persist = persist
-        self._listeners: list[Listener] = []
-        self._turn = asyncio.Lock()
+class MetadataStore(ABC):
+    def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
         """Have the listener called, in the order of subscription, after every change."""
         self._listeners.append(listener)
 
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> list[Decision | KafkaError]:
+    @abstractmethod
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
         """Carry out the commands together; each has its own outcome. Returns when the image shows the result."""
-        async with self._turn:
-            outcomes, records = self._decide_all(commands)
-            if records and not validate_only:
-                version = await self._persist(records)
-                self.image, delta = self.image.replay(records, version)
-                for listener in self._listeners:
-                    listener(self.image, delta)
-            return outcomes
 
-    async def submit_one(self, command: Command) -> Decision:
+    async def submit_one(self, command: Command) -> Answer:
         """Carry out one command, or raise the error that refuses it."""
         (outcome,) = await self.submit([command])
         if isinstance(outcome, KafkaError):
             raise outcome
         return outcome
 
-    def _decide_all(self, commands: Sequence[Command]) -> tuple[list[Decision | KafkaError], list[AnyRecord]]:
-        """Decide each command on top of those before it."""
-        draft = self.image
-        outcomes: list[Decision | KafkaError] = []
-        records: list[AnyRecord] = []
-        for command in commands:
-            try:
-                decision = self._controller.decide(draft, command)
-            except KafkaError as error:
-                outcomes.append(error)
-                continue
-            outcomes.append(decision)
+    def replay(self, records: Sequence[AnyRecord], version: Offset) -> None:
+        """Make the image show records that have been agreed on, and tell everybody what is new."""
+        self.image, delta = self.image.replay(records, version)
+        for listener in self._listeners:
+            listener(self.image, delta)
+
+
+class InMemoryMetadataStore(MetadataStore):
+    """Agrees with itself and forgets everything: for tests."""
+
+    def __init__(self, controller: Controller, image: MetadataImage) -> None:
+        super().__init__(image)
+        self._controller = controller
+        self._turn = asyncio.Lock()
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+        async with self._turn:
+            outcomes, records = decide_all(self._controller, self.image, commands)
+            if records and not validate_only:
+                self.replay(records, Offset(self.image.version + 1))
+            return outcomes
+
+
+def decide_all(
+    controller: Controller,
+    image: MetadataImage,
+    commands: Sequence[Command],
+    quorum_leader: QuorumLeader | None = None,
+) -> tuple[Outcomes, list[AnyRecord]]:
+    """Decide each command on top of those before it."""
+    draft = image
+    outcomes: Outcomes = []
+    records: list[AnyRecord] = []
+    for command in commands:
+        try:
+            decision = controller.decide(draft, command, quorum_leader=quorum_leader)
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        outcomes.append(decision)
+        if decision.records:
             records.extend(decision.records)
             draft, _ = draft.replay(decision.records, draft.version)
-        return outcomes, records
+    return outcomes, records
 
 
-def in_memory(image: MetadataImage) -> Persist:
-    """Persists nothing: for tests and throw-away nodes."""
-    version = image.version
-
-    async def persist(records: Sequence[AnyRecord]) -> Offset:
-        nonlocal version
-        version = Offset(version + len(records))
-        return version
-
-    return persist
+def everything_in(image: MetadataImage) -> Delta:
+    """The delta from nothing to the image: what a node that starts has to carry out."""
+    return Delta(
+        changed_partitions=tuple(
+            TopicPartition(topic.topic_id, topic.name, index)
+            for topic in image.topics.values()
+            for index in topic.partitions
+        )
+    )

@@ -17,23 +17,27 @@ from uuid import UUID
 import msgspec
 
 from quorate.broker.config import NodeConfig
-from quorate.kernel.address import Address
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
-from quorate.broker.metadata_log import MetadataLog
-from quorate.broker.metadata_store import MetadataStore
+from quorate.broker.metadata_store import everything_in
 from quorate.broker.partitions import Partitions
 from quorate.broker.producer_ids import ProducerIds
+from quorate.broker.quorum.identity import settle_cluster_id
+from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
+from quorate.broker.quorum.raft_storage import RaftStorage
+from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
+from quorate.kernel.address import Address
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.metadata.commands import CreateTopic, FormCluster, RegisterBroker
+from quorate.kernel.ids import NO_NODE, NodeId
+from quorate.metadata.commands import CreateTopic
 from quorate.metadata.config_definitions import ConfigValue
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import broker_value
-from quorate.metadata.image import Delta, MetadataImage, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -59,25 +63,21 @@ class Node:
         self.random = environment.random
         self.view = config.broker_view()
         self.group_commit = GroupCommit(self.loop, self.executor)
+        #: Tells this start of the node from every other.
+        self.incarnation = self.new_uuid()
+        self.failure: Exception | None = None
+        self.failed = asyncio.Event()
 
     async def start(self, advertised: Address) -> None:
-        """Bring back what is on the disk, take part in the cluster, and be ready for requests."""
+        """Take part in the cluster, bring back what is on the disk, and be ready for requests."""
         self._make_data_dir()
         self._remove_deleted_logs()
-        self._metadata_log = MetadataLog(
-            self.disk, self.config.data_dir, clock=self.clock, loop=self.loop, executor=self.executor
-        )
-        image = self._metadata_log.replay()
-        self.metadata = MetadataStore(Controller(self.view, self.new_uuid), image, self._metadata_log.append)
-        self.partitions = Partitions(
-            disk=self.disk,
-            data_dir=self.config.data_dir,
-            view=self.view,
-            durability=self.config.durability,
-            group_commit=self.group_commit,
-        )
-        self.partitions.metadata_changed(image, _everything(image))
-        self.metadata.subscribe(self.partitions.metadata_changed)
+        self.metadata = QuorumMetadataStore(self.loop, self.new_uuid)
+        self.quorum = self._make_quorum()
+        await self.quorum.start()
+        self._registration = self._make_registration(advertised)
+        await self._registration.register()
+        self._open_partitions()
         self.producer_ids = ProducerIds(self.metadata)
         self.fetch_sessions = FetchSessions(
             slots=self.int_config("max.incremental.fetch.session.cache.slots"),
@@ -85,10 +85,65 @@ class Node:
         )
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
-        await self._join_cluster(advertised)
         self.groups = GroupCoordinator(self)
         self.groups.start()
-        self._housekeeping = Housekeeping(
+        self._housekeeping = self._make_housekeeping()
+        self._housekeeping.start()
+        await self._registration.begin()
+
+    def _make_quorum(self) -> Quorum:
+        config = self.config
+        cluster_id = settle_cluster_id(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
+        return Quorum(
+            config,
+            cluster_id=cluster_id,
+            incarnation=self.incarnation.int >> 65,
+            controller=Controller(self.view, self.new_uuid, config.leader_placement),
+            storage=RaftStorage(self.disk, config.data_dir, self.clock),
+            store=self.metadata,
+            session_timeout_ms=self.int_config("broker.session.timeout.ms"),
+            environment=QuorumEnvironment(
+                loop=self.loop,
+                clock=self.clock,
+                executor=self.executor,
+                random=self.random,
+                on_failure=self.fail,
+            ),
+        )
+
+    def _make_registration(self, advertised: Address) -> BrokerRegistration:
+        config = self.config
+        return BrokerRegistration(
+            RegistrationConfig(
+                node_id=config.node_id,
+                host=advertised.host,
+                port=advertised.port,
+                rack=config.rack,
+                peer_address=str(config.peer_advertised or config.peer_listen or ""),
+                incarnation=self.incarnation,
+                heartbeat_interval_ms=self.int_config("broker.heartbeat.interval.ms"),
+            ),
+            self.metadata,
+            self.quorum.leader_calls,
+            loop=self.loop,
+            on_failure=self.fail,
+        )
+
+    def _open_partitions(self) -> None:
+        """Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current."""
+        self.partitions = Partitions(
+            disk=self.disk,
+            data_dir=self.config.data_dir,
+            view=self.view,
+            durability=self.config.durability,
+            group_commit=self.group_commit,
+        )
+        image = self.metadata.image
+        self.partitions.metadata_changed(image, everything_in(image))
+        self.metadata.subscribe(self.partitions.metadata_changed)
+
+    def _make_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
             HousekeepingConfig(
                 retention_interval_ms=self.int_config("log.retention.check.interval.ms"),
                 cleaning_interval_ms=self.int_config("log.cleaner.backoff.ms"),
@@ -101,7 +156,24 @@ class Node:
             clock=self.clock,
             group_commit=self.group_commit,
         )
-        self._housekeeping.start()
+
+    @property
+    def controller_id(self) -> NodeId:
+        """Whom clients take for the controller. Any node would do: all of them pass commands on."""
+        leader = self.quorum.leader
+        return NO_NODE if leader is None else leader.node_id
+
+    def fail(self, error: Exception) -> None:
+        """The node cannot go on: what runs it is to end it."""
+        if self.failure is None:
+            self.failure = error
+            logger.critical("node failed node=%s error=%s", self.config.node_id, error, exc_info=error)
+            self.failed.set()
+
+    async def leave(self) -> None:
+        """Before a stop: let others take over what this node leads, so that their clients hardly notice."""
+        if len(self.metadata.image.live_brokers) > 1:
+            await self._registration.leave(self.config.stop_grace_ms)
 
     def release_waiting_requests(self) -> None:
         """Before a stop: answer the requests that would otherwise wait for others, parked joins and long polls."""
@@ -111,11 +183,12 @@ class Node:
 
     async def stop(self) -> None:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
+        self._registration.stop()
         await self._housekeeping.stop()
         self.groups.stop()
         await self.group_commit.wait_until_idle()
         self.partitions.close()
-        self._metadata_log.close()
+        await self.quorum.stop()
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Make topics that a client asked for; returns why not for those that could not be made."""
@@ -149,27 +222,3 @@ class Node:
 
     def int_config(self, name: str) -> int:
         return cast(int, self.broker_config(name))
-
-    async def _join_cluster(self, advertised: Address) -> None:
-        if not self.metadata.image.cluster_id:
-            await self.metadata.submit_one(FormCluster())
-        await self.metadata.submit_one(
-            RegisterBroker(
-                node_id=self.config.node_id,
-                host=advertised.host,
-                port=advertised.port,
-                rack=self.config.rack,
-                fenced=False,
-            )
-        )
-
-
-def _everything(image: MetadataImage) -> Delta:
-    """The delta from nothing to the image: what a node that starts has to carry out."""
-    return Delta(
-        changed_partitions=tuple(
-            TopicPartition(topic.topic_id, topic.name, index)
-            for topic in image.topics.values()
-            for index in topic.partitions
-        )
-    )

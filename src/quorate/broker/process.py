@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import SystemRandom
 
-from quorate.broker.config import Address, NodeConfig
+from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.storage.os_disk import OsDisk
 from quorate.transport.connection import ConnectionLimits
@@ -75,9 +76,20 @@ async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested
         raise QuorateError(f"cannot listen on {config.listen}: {error.strerror or error}") from None
     logger.info("node started node=%s listen=%s", config.node_id, config.listen)
     on_ready(config.advertised or config.listen)
-    await stop_requested.wait()
+    await _until_stopped(node, stop_requested)
     logger.info("node stops node=%s", config.node_id)
+    if node.failure is None:
+        await node.leave()
     node.release_waiting_requests()
     await server.stop(config.stop_grace_ms)
     await node.stop()
     logger.info("node stopped node=%s", config.node_id)
+    if node.failure is not None:
+        raise QuorateError(f"node {config.node_id} cannot go on: {node.failure}")
+
+
+async def _until_stopped(node: Node, stop_requested: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(stop_requested.wait()), asyncio.ensure_future(node.failed.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()

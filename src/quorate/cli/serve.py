@@ -18,8 +18,9 @@ def serve(
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run one node until it is told to stop (Ctrl-C or SIGTERM)."""
-    from quorate.broker.config import Address, parse_node_config
+    from quorate.broker.config import parse_node_config
     from quorate.broker.process import run_node
+    from quorate.kernel.address import Address
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
     try:

@@ -3,7 +3,7 @@
 Plans are reassignments: each partition keeps all its replicas until the new ones are in sync.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
     for name, state in image.hosted_partitions(node):
         target = state.target_replicas
         if node not in target:
-            continue  # On its way off already.
+            pass
         others = [image.brokers[other] for other in without(target, (node,)) if other in image.brokers]
         if not any(broker.is_active and broker.node_id not in target for broker in image.brokers.values()):
             raise KafkaError(
@@ -68,6 +68,10 @@ def _replacing(name: TopicPartition, replicas: tuple[NodeId, ...], old: NodeId, 
         partition=name.partition,
         replicas=tuple(new if node == old else node for node in replicas),
     )
+
+
+#: The partitions by their first replica and each of the others.
+_LedWithFollower = defaultdict[tuple[NodeId, NodeId], dict[TopicPartition, None]]
 
 
 class _Rebalance:
@@ -126,24 +130,27 @@ class _Rebalance:
         return False
 
     def _even_out_leaders(self) -> None:
-        led: dict[NodeId, dict[TopicPartition, None]] = {node: {} for node in self._brokers}
+        led: _LedWithFollower = defaultdict(dict)
         for name, replicas in self._targets.items():
-            if replicas[0] in led:
-                led[replicas[0]][name] = None
+            for follower in replicas[1:]:
+                led[replicas[0], follower][name] = None
         while self._change_a_leader(led):
             pass
 
-    def _change_a_leader(self, led: dict[NodeId, dict[TopicPartition, None]]) -> bool:
+    def _change_a_leader(self, led: _LedWithFollower) -> bool:
         for old, new in self._unequal_pairs(self._leaders):
-            for name in led[old]:
-                replicas = self._targets[name]
-                if new in replicas:
-                    swap = {old: new, new: old}
-                    self._targets[name] = tuple(swap.get(node, node) for node in replicas)
-                    self._leaders.update({old: -1, new: 1})
-                    del led[old][name]
-                    led[new][name] = None
-                    return True
+            name = next(iter(led[old, new]), None)
+            if name is None:
+                continue
+            before = self._targets[name]
+            swap = {old: new, new: old}
+            after = self._targets[name] = tuple(swap.get(node, node) for node in before)
+            self._leaders.update({old: -1, new: 1})
+            for follower in before[1:]:
+                del led[old, follower][name]
+            for follower in after[1:]:
+                led[new, follower][name] = None
+            return True
         return False
 
     def _unequal_pairs(self, load: Counter[NodeId]) -> Iterator[tuple[NodeId, NodeId]]:

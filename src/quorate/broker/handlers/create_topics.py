@@ -8,7 +8,7 @@ from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex
 from quorate.metadata.commands import CreateTopic
-from quorate.metadata.controller import Decision
+from quorate.metadata.decisions import Answer
 from quorate.metadata.effective_configs import topic_entries
 from quorate.metadata.image import Topic
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
@@ -47,7 +47,7 @@ def _command(topic: CreatableTopic) -> CreateTopic:
     )
 
 
-def _result(node: Node, name: str, outcome: Decision | KafkaError) -> CreatableTopicResult:
+def _result(node: Node, name: str, outcome: Answer | KafkaError) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
     topic = outcome.topic

@@ -21,10 +21,10 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
     image = node.metadata.image
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=node.config.node_id,
+        controller_id=node.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            for broker in image.live_brokers
         ],
     )
 

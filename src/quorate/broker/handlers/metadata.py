@@ -43,10 +43,10 @@ def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataRespons
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.brokers.values()
+            for broker in image.live_brokers
         ],
         cluster_id=image.cluster_id,
-        controller_id=node.config.node_id,
+        controller_id=node.controller_id,
         topics=topics,
     )
 
@@ -86,7 +86,7 @@ def _partition(image: MetadataImage, index: PartitionIndex, state: PartitionStat
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=state.isr,
-        offline_replicas=[node for node in state.replicas if node not in image.brokers],
+        offline_replicas=image.offline_replicas(state),
     )
 
 

@@ -1,0 +1,108 @@
+"""The controller at work, on the node that leads the quorum and for as long as it does.
+
+Commands are decided on the image that shows everything decided before, one batch after the other: what arrives while
+a batch is being agreed on makes the next batch.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from quorate.broker.metadata_store import MetadataStore, Outcomes, decide_all
+from quorate.broker.quorum.entry_payload import encode_records
+from quorate.broker.quorum.errors import NotQuorumLeader
+from quorate.kernel.ids import Offset, Term
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.commands import Command
+from quorate.metadata.controller import Controller
+from quorate.metadata.records import AnyRecord
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    outcomes: Outcomes
+    #: The image shows the outcomes from this version on.
+    version: Offset
+
+
+class _Submission(msgspec.Struct, frozen=True):
+    commands: Sequence[Command]
+    validate_only: bool
+    done: "asyncio.Future[Submitted]"
+
+
+class ActiveController:
+    def __init__(
+        self,
+        leadership: QuorumLeader,
+        controller: Controller,
+        store: MetadataStore,
+        propose: Callable[[bytes, Term], Awaitable[Offset]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.leadership = leadership
+        self._controller = controller
+        self._store = store
+        self._propose = propose
+        self._loop = loop
+        self._queue: list[_Submission] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._resigned = False
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Submitted:
+        """Raises ``NotQuorumLeader`` where nothing happened and nothing will."""
+        if self._resigned:
+            raise NotQuorumLeader("leadership is over", None)
+        submission = _Submission(commands, validate_only, self._loop.create_future())
+        self._queue.append(submission)
+        if self._worker is None:
+            self._worker = self._loop.create_task(self._work())
+        return await submission.done
+
+    def resign(self) -> None:
+        """Decide nothing more. What has been proposed is still followed to its end."""
+        self._resigned = True
+        self._refuse_queue()
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                try:
+                    await self._carry_out(batch)
+                except Exception as error:
+                    for submission in batch:
+                        if not submission.done.done():
+                            submission.done.set_exception(error)
+        finally:
+            self._worker = None
+
+    async def _carry_out(self, batch: Sequence[_Submission]) -> None:
+        """Validations first: they see the image as it is, and change nothing."""
+        for submission in batch:
+            if submission.validate_only:
+                outcomes, _ = self._decide(submission.commands)
+                _settle(submission, Submitted(outcomes, self._store.image.version))
+        changing = [submission for submission in batch if not submission.validate_only]
+        outcomes, records = self._decide([command for submission in changing for command in submission.commands])
+        version = self._store.image.version
+        if records:
+            version = Offset(await self._propose(encode_records(records), self.leadership.term) + 1)
+        for submission in changing:
+            count = len(submission.commands)
+            _settle(submission, Submitted(outcomes[:count], version))
+            outcomes = outcomes[count:]
+
+    def _decide(self, commands: Sequence[Command]) -> tuple[Outcomes, list[AnyRecord]]:
+        return decide_all(self._controller, self._store.image, commands, self.leadership)
+
+    def _refuse_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        for submission in queue:
+            if not submission.done.done():
+                submission.done.set_exception(NotQuorumLeader("leadership is over", None))
+
+
+def _settle(submission: _Submission, result: Submitted) -> None:
+    if not submission.done.done():  # The asker may have gone.
+        submission.done.set_result(result)

@@ -1,0 +1,191 @@
+"""What the quorum leader does for the cluster: decides commands, watches over the brokers, changes the membership.
+
+All of it starts when this node has won the quorum and applied everything agreed on before, and ends when it loses it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol, assert_never
+
+from quorate.broker.quorum import leader_requests as q
+from quorate.broker.quorum.active_controller import ActiveController
+from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.raft_driver import RaftDriver
+from quorate.broker.quorum.sessions import BrokerSessions
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata import commands as c
+from quorate.metadata.command_codec import decode_commands, encode_outcomes
+from quorate.metadata.controller import Controller
+from quorate.raft.membership import (
+    AddLearner,
+    ChangeAddress,
+    ChangeRefusal,
+    MembershipChange,
+    PromoteLearner,
+    RemoveMember,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Neighbours(Protocol):
+    def is_refusing(self, node_id: NodeId) -> bool:
+        """Whether no process listens where the node used to."""
+        ...
+
+
+class Leadership:
+    def __init__(
+        self,
+        node_id: NodeId,
+        cluster_id: str,
+        controller: Controller,
+        store: QuorumMetadataStore,
+        neighbours: Neighbours | None,
+        *,
+        session_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._controller = controller
+        self._store = store
+        self._neighbours = neighbours
+        self._loop = loop
+        self._sessions = BrokerSessions(session_timeout_ms)
+        self._active: ActiveController | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, driver: RaftDriver) -> None:
+        self._driver = driver
+
+    def begin(self, leadership: QuorumLeader) -> None:
+        """Take over the cluster as the image shows it."""
+        logger.info("controller active node=%s term=%s", self._node_id, leadership.term)
+        self._active = ActiveController(leadership, self._controller, self._store, self._driver.propose, self._loop)
+        image = self._store.image
+        if not image.cluster_id:
+            self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
+        live = [broker.node_id for broker in image.live_brokers]
+        self._sessions.begin(live, self._now_ms())
+        for broker in live:
+            if self._neighbours is not None and self._neighbours.is_refusing(broker):
+                self.broker_gone(broker)
+        self._watch_sessions()
+
+    def end(self) -> None:
+        if self._active is None:
+            return
+        logger.info("controller inactive node=%s term=%s", self._node_id, self._active.leadership.term)
+        self._active.resign()
+        self._active = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def stop(self) -> None:
+        self.end()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def broker_gone(self, node_id: NodeId) -> None:
+        """The broker's process has ended: no need to wait for its session to end too."""
+        if self._active is not None and self._store.image.is_live(node_id) and node_id != self._node_id:
+            self._run(self._fence(node_id, "its process is gone"))
+
+    async def answer(self, request: q.LeaderRequest) -> q.LeaderAnswer:
+        """Raises ``NotQuorumLeader`` where nothing was done."""
+        active = self._active
+        if active is None:
+            raise NotQuorumLeader("not the leader", self._driver.state.leader)
+        match request:
+            case q.Submit(commands=commands, validate_only=validate_only):
+                done = await active.submit(decode_commands(commands), validate_only=validate_only)
+                return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
+            case q.Heartbeat():
+                return await self._heartbeat(request)
+            case q.Join(node_id=node_id, address=address):
+                return await self._join(node_id, address)
+            case q.Promote(node_id=node_id):
+                return await self._change_membership(PromoteLearner(node_id))
+            case q.Remove(node_id=node_id):
+                return await self._change_membership(RemoveMember(node_id))
+            case q.Describe():
+                return self._driver.describe()
+            case _:
+                assert_never(request)
+
+    async def _heartbeat(self, beat: q.Heartbeat) -> q.HeartbeatAnswer:
+        broker = self._store.image.brokers.get(beat.node_id)
+        if broker is None or broker.broker_epoch != beat.broker_epoch:
+            return q.HeartbeatAnswer(is_superseded=broker is not None and broker.broker_epoch > beat.broker_epoch)
+        self._sessions.heard(beat.node_id, self._now_ms())
+        self._watch_sessions()
+        if beat.wants_to_stop:
+            await self._submit(c.BeginControlledShutdown(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
+            return q.HeartbeatAnswer(may_stop=self._store.image.leader_count(beat.node_id) == 0)
+        if broker.fenced and beat.metadata_version >= beat.broker_epoch:
+            await self._submit(c.UnfenceBroker(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
+        return q.HeartbeatAnswer()
+
+    async def _join(self, node_id: NodeId, address: str) -> q.LeaderAnswer:
+        member = self._driver.membership.member(node_id)
+        if member is None:
+            return await self._change_membership(AddLearner(node_id, address))
+        if member.address != address:
+            return await self._change_membership(ChangeAddress(node_id, address))
+        return q.Done()
+
+    async def _change_membership(self, change: MembershipChange) -> q.LeaderAnswer:
+        try:
+            await self._driver.change_membership(change)
+        except NotQuorumLeader as refused:
+            if isinstance(refused.reason, ChangeRefusal):
+                return q.Refused(reason=str(refused.reason))
+            raise
+        logger.info("membership changed node=%s change=%s", self._node_id, change)
+        return q.Done()
+
+    async def _fence(self, node_id: NodeId, reason: str) -> None:
+        broker = self._store.image.brokers.get(node_id)
+        if broker is not None and broker.is_live:
+            logger.info("broker fenced node=%s reason=%s", node_id, reason)
+            await self._submit(c.FenceBroker(node_id=node_id, broker_epoch=broker.broker_epoch))
+
+    async def _submit(self, command: c.Command) -> None:
+        """Carry out a decision of the leader's own; if leadership ends first, the next leader decides anew."""
+        if self._active is None:
+            return
+        try:
+            (outcome,) = (await self._active.submit([command])).outcomes
+        except (NotQuorumLeader, OutcomeUnknown):
+            return
+        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.STALE_BROKER_EPOCH:
+            logger.error("controller command refused command=%s error=%s", command, outcome)
+
+    def _watch_sessions(self) -> None:
+        deadline_ms = self._sessions.next_deadline_ms
+        if self._active is None or deadline_ms is None:
+            return
+        if self._timer is not None and not self._timer.cancelled() and self._timer.when() > self._loop.time():
+            return  # It looks again when it fires; most deadlines only move on.
+        self._timer = self._loop.call_at(deadline_ms / 1000, self._end_sessions)
+
+    def _end_sessions(self) -> None:
+        self._timer = None
+        for node_id in self._sessions.expired(self._now_ms()):
+            self._sessions.ended(node_id)
+            self._run(self._fence(node_id, "its session ended"))
+        self._watch_sessions()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _now_ms(self) -> int:
+        return round(self._loop.time() * 1000)

@@ -1,0 +1,131 @@
+"""The metadata store of a real node: what the quorum has agreed on, and commands that go to its leader.
+
+Any node takes any command. It is asked of the quorum leader, wherever that is, and answered when the image of this
+node shows the result; that a node cannot decide by itself is nothing that its clients see.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from quorate.broker.metadata_store import MetadataStore, Outcomes, everything_in
+from quorate.broker.quorum.entry_payload import decode_records
+from quorate.broker.quorum.leader_calls import NoQuorum
+from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset, TopicId
+from quorate.metadata import commands as c
+from quorate.metadata.command_codec import decode_outcomes, encode_commands
+from quorate.metadata.decisions import Answer
+from quorate.metadata.image import Delta, MetadataImage
+from quorate.metadata.snapshot import decode_image, encode_image
+from quorate.raft.entries import Entry, EntryKind
+
+_SUBMIT_TIMEOUT_MS = 15_000
+
+
+class AskLeader(Protocol):
+    async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]: ...
+
+
+class QuorumMetadataStore(MetadataStore):
+    def __init__(self, loop: asyncio.AbstractEventLoop, new_uuid: Callable[[], UUID]) -> None:
+        super().__init__(MetadataImage())
+        self._loop = loop
+        self._new_uuid = new_uuid
+        #: Who waits for the image to reach a version.
+        self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+
+    def connect(self, leader: AskLeader) -> None:
+        self._leader = leader
+
+    async def submit(self, commands: Sequence[c.Command], *, validate_only: bool = False) -> Outcomes:
+        deadline = self._loop.time() + _SUBMIT_TIMEOUT_MS / 1000
+        repeatable = [self._repeatable(command) for command in commands]
+        request = Submit(commands=encode_commands(repeatable), validate_only=validate_only)
+        try:
+            answer, was_repeated = await self._leader.ask(request, _SUBMIT_TIMEOUT_MS)
+            assert isinstance(answer, Submitted)
+            outcomes, version = decode_outcomes(answer.outcomes)
+            await self.reached(version, deadline - self._loop.time())
+        except (NoQuorum, TimeoutError):
+            return [_timed_out() for _ in commands]
+        if was_repeated:
+            pairs = zip(repeatable, outcomes, strict=True)
+            return [_after_repeating(self.image, command, outcome) for command, outcome in pairs]
+        return outcomes
+
+    async def reached(self, version: Offset, timeout_s: float) -> None:
+        """Return when the image is at the version or later; ``TimeoutError`` if that takes too long."""
+        if self.image.version >= version:
+            return
+        future = self._loop.create_future()
+        waiter = (version, future)
+        self._waiting.append(waiter)
+        try:
+            await asyncio.wait_for(future, timeout_s)
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            version = Offset(entry.offset + 1)
+            if entry.kind is EntryKind.COMMAND:
+                self.replay(decode_records(entry.payload), version)
+            else:
+                self.image = msgspec.structs.replace(self.image, version=version)
+        self._wake()
+
+    def install(self, payload: bytes, end_offset: Offset) -> None:
+        before, self.image = self.image, decode_image(payload)
+        assert self.image.version == end_offset
+        delta = _difference(before, self.image)
+        for listener in self._listeners:
+            listener(self.image, delta)
+        self._wake()
+
+    def snapshot(self) -> bytes:
+        return encode_image(self.image)
+
+    def _wake(self) -> None:
+        version = self.image.version
+        due = [future for wanted, future in self._waiting if wanted <= version]
+        if due:
+            self._waiting = [(wanted, future) for wanted, future in self._waiting if wanted > version]
+            for future in due:
+                if not future.done():
+                    future.set_result(None)
+
+    def _repeatable(self, command: c.Command) -> c.Command:
+        """The node chooses the topic's id, so that a creation asked for twice is recognised as the same."""
+        if isinstance(command, c.CreateTopic) and command.topic_id is None:
+            return msgspec.structs.replace(command, topic_id=TopicId(self._new_uuid()))
+        return command
+
+
+def _after_repeating(image: MetadataImage, command: c.Command, outcome: Answer | KafkaError) -> Answer | KafkaError:
+    """What an earlier attempt did is what the asker wanted, not a reason to refuse a later one."""
+    match command:
+        case c.DeleteTopic(topic_id=topic_id):
+            done = topic_id not in image.topic_names
+        case c.CreatePartitions(name=name, total_count=total_count):
+            topic = image.topics.get(name)
+            done = topic is not None and len(topic.partitions) == total_count
+        case _:
+            done = False
+    return Answer() if done and isinstance(outcome, KafkaError) else outcome
+
+
+def _timed_out() -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request was not agreed on in time.")
+
+
+def _difference(before: MetadataImage, after: MetadataImage) -> Delta:
+    """From one image to another that a snapshot has brought: everything in it may be new."""
+    everything = everything_in(after)
+    deleted = tuple(topic for topic in before.topics.values() if topic.topic_id not in after.topic_names)
+    return msgspec.structs.replace(everything, deleted_topics=deleted)

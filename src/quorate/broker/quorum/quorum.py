@@ -1,0 +1,239 @@
+"""A node's part in the quorum, composed: the log on disk, the Raft core, the peers, the metadata, the leader's work."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from random import Random
+
+import msgspec
+
+from quorate.broker.config import NodeConfig
+from quorate.broker.quorum.errors import NotQuorumLeader
+from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
+from quorate.broker.quorum.leader_requests import Join, LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
+from quorate.broker.quorum.leadership import Leadership
+from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.raft_driver import RaftDriver
+from quorate.broker.quorum.raft_storage import RaftStorage
+from quorate.kernel.address import Address, parse_address
+from quorate.kernel.clock import Clock
+from quorate.kernel.ids import NodeId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.controller import Controller
+from quorate.metadata.image import Delta, MetadataImage
+from quorate.raft.config import RaftConfig
+from quorate.raft.membership import Member, Membership
+from quorate.raft.messages import Message, decode_message, encode_message
+from quorate.raft.node import RaftNode
+from quorate.raft.ready import QuorumState
+from quorate.transport.peer_config import PeerConfig, PeerIdentity
+from quorate.transport.peers import Peers
+
+logger = logging.getLogger(__name__)
+
+_JOIN_RETRY_S = 0.2
+
+
+class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    executor: Executor
+    random: Random
+    #: Told when this node cannot go on: its disk failed, or an invariant is broken.
+    on_failure: Callable[[Exception], None]
+
+
+class Quorum:
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        cluster_id: str,
+        incarnation: int,
+        controller: Controller,
+        storage: RaftStorage,
+        store: QuorumMetadataStore,
+        session_timeout_ms: int,
+        environment: QuorumEnvironment,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._storage = storage
+        self._store = store
+        self._introduced: dict[NodeId, Address] = {}
+        self._joining: asyncio.Task[None] | None = None
+        loop, random = environment.loop, environment.random
+        self.peers: Peers | None = None
+        if config.peer_listen is not None:
+            identity = PeerIdentity(node_id=config.node_id, cluster_id=cluster_id, incarnation=incarnation)
+            self.peers = Peers(loop, random, identity, PeerConfig(), self)
+        self._leadership = Leadership(
+            config.node_id,
+            cluster_id,
+            controller,
+            store,
+            self.peers,
+            session_timeout_ms=session_timeout_ms,
+            loop=loop,
+        )
+        self.leader_calls = LeaderCalls(
+            config.node_id,
+            self.peers,
+            loop=loop,
+            random=random,
+            known_nodes=lambda: sorted(self._addresses()),
+            known_leader=lambda: self.leader,
+            answer=self._leadership.answer,
+        )
+        store.connect(self.leader_calls)
+        self.driver = self._restore(storage)
+        self._leadership.connect(self.driver)
+
+    @property
+    def leader(self) -> QuorumLeader | None:
+        """The quorum leader, as far as this node knows. Says nothing about who leads any partition."""
+        return self.driver.state.leader
+
+    async def start(self) -> None:
+        self._store.subscribe(self._metadata_changed)
+        if self.peers is not None:
+            listen = self._config.peer_listen
+            assert listen is not None
+            self._update_peers()
+            await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
+        self.driver.start()
+        if self._is_outsider():
+            self._joining = self._environment.loop.create_task(self._join())
+
+    async def stop(self) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+        self._leadership.stop()
+        await self.driver.stop()
+        if self.peers is not None:
+            await self.peers.stop()
+        self._storage.close()
+
+    async def ask(self, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
+        answer, _ = await self.leader_calls.ask(request, timeout_ms)
+        return answer
+
+    # What peers say.
+
+    def message_received(self, sender: NodeId, payload: memoryview) -> None:
+        try:
+            message = decode_message(payload)
+        except msgspec.MsgspecError as error:
+            logger.warning("message from a peer not understood node=%s peer=%s error=%s", self._id, sender, error)
+            return
+        self.driver.message_received(message)
+
+    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:  # noqa: ARG002 - all nodes are equal
+        return self._answer(payload)
+
+    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:  # noqa: ARG002
+        if self._introduced.get(node_id) != address:
+            self._introduced[node_id] = address
+            self._update_peers()
+
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
+        self.leader_calls.leader_changed()
+
+    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
+        if refused:
+            self.driver.peer_gone(node_id)
+            self._leadership.broker_gone(node_id)
+
+    async def _answer(self, payload: bytes) -> bytes:
+        try:
+            return encode(await self._leadership.answer(decode_request(payload)))
+        except NotQuorumLeader as refused:
+            return encode(Redirect(leader=refused.leader))
+
+    @property
+    def _id(self) -> NodeId:
+        return self._config.node_id
+
+    def _restore(self, storage: RaftStorage) -> RaftDriver:
+        restored = storage.restore()
+        if restored.snapshot is not None:
+            self._store.install(restored.snapshot.payload, restored.snapshot.meta.end_offset)
+        raft = RaftNode(
+            node_id=self._id,
+            config=RaftConfig(),
+            jitter=self._environment.random.random,
+            now_ms=round(self._environment.loop.time() * 1000),
+            bootstrap=self._bootstrap(),
+            hard_state=restored.hard_state,
+            snapshot=restored.snapshot,
+            entries=restored.entries,
+        )
+        return RaftDriver(
+            raft,
+            storage,
+            self._store,
+            loop=self._environment.loop,
+            executor=self._environment.executor,
+            clock=self._environment.clock,
+            send=self._send,
+            on_state=self._state_changed,
+            on_membership=lambda _: self._update_peers(),
+            on_failure=self._environment.on_failure,
+        )
+
+    def _bootstrap(self) -> Membership:
+        """The first membership: the configured voters, or this node alone. One that joins later starts with none."""
+        voters = self._config.voters
+        if not voters:
+            address = self._config.peer_advertised or self._config.peer_listen
+            return Membership.of([Member(self._id, str(address or ""), is_voter=True)])
+        if self._id not in voters:
+            return Membership()
+        return Membership.of(Member(node_id, str(address), is_voter=True) for node_id, address in voters.items())
+
+    def _send(self, message: Message) -> None:
+        if self.peers is not None:
+            self.peers.send(message.receiver, encode_message(message))
+
+    def _state_changed(self, state: QuorumState) -> None:
+        if state.can_decide:
+            assert state.leader is not None
+            self._leadership.begin(state.leader)
+        else:
+            self._leadership.end()
+        self.leader_calls.leader_changed()
+
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
+        if delta.changed_brokers:
+            self._update_peers()
+
+    def _addresses(self) -> dict[NodeId, Address]:
+        """Where every other node is: what it said itself last, or else what the cluster knows, or the configuration."""
+        known = dict(self._config.voters)
+        for member in self.driver.membership.members:
+            if member.address:
+                known[member.node_id] = parse_address(member.address)
+        for broker in self._store.image.brokers.values():
+            if broker.peer_address:
+                known[broker.node_id] = parse_address(broker.peer_address)
+        known.update({node_id: at for node_id, at in self._introduced.items() if node_id in known})
+        known.pop(self._id, None)
+        return known
+
+    def _update_peers(self) -> None:
+        if self.peers is not None:
+            self.peers.set_peers(self._addresses())
+
+    def _is_outsider(self) -> bool:
+        return self.driver.membership.member(self._id) is None
+
+    async def _join(self) -> None:
+        """Ask to follow the metadata log, until the log itself says that this node may."""
+        address = self._config.peer_advertised or self._config.peer_listen
+        while self._is_outsider():
+            try:
+                await self.ask(Join(node_id=self._id, address=str(address)), timeout_ms=5_000)
+            except NoQuorum:
+                logger.info("waiting to join the cluster node=%s", self._id)
+            await asyncio.sleep(_JOIN_RETRY_S)

@@ -1,0 +1,312 @@
+"""Drives the Raft core: gives it messages, time and proposals, and carries out what it says, in the order it says.
+
+One ``Ready`` is under way at a time: what must be durable is written by a worker thread, and only then are messages
+sent and entries applied. Events that come meanwhile change the core's memory and show in the next one, so a slow disk
+makes larger batches, not a longer queue.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol, assert_never
+
+from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.broker.quorum.leader_requests import Description, MemberProgress
+from quorate.broker.quorum.raft_storage import RaftStorage
+from quorate.kernel.clock import Clock
+from quorate.kernel.ids import NodeId, Offset, Term
+from quorate.raft import events as e
+from quorate.raft import outcomes as o
+from quorate.raft.entries import Entry, EntryKind, Snapshot
+from quorate.raft.membership import Membership, MembershipChange
+from quorate.raft.messages import Message
+from quorate.raft.node import RaftNode
+from quorate.raft.ready import QuorumState, Ready
+
+logger = logging.getLogger(__name__)
+
+_ENTRIES_BETWEEN_SNAPSHOTS = 5_000
+
+
+class StateMachine(Protocol):
+    """What the entries add up to. All calls come from the loop, in the order of the log."""
+
+    def install(self, payload: bytes, end_offset: Offset) -> None:
+        """Take the snapshot for everything applied so far."""
+        ...
+
+    def apply(self, entries: Sequence[Entry]) -> None: ...
+
+    def snapshot(self) -> bytes:
+        """Of everything applied so far."""
+        ...
+
+
+class RaftDriver:
+    def __init__(
+        self,
+        raft: RaftNode,
+        storage: RaftStorage,
+        state_machine: StateMachine,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        send: Callable[[Message], None],
+        clock: Clock,
+        on_state: Callable[[QuorumState], None],
+        on_membership: Callable[[Membership], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._raft = raft
+        self._storage = storage
+        self._state_machine = state_machine
+        self._loop = loop
+        self._executor = executor
+        self._send = send
+        self._clock = clock
+        self._on_state = on_state
+        self._on_membership = on_membership
+        self._on_failure = on_failure
+        self._tickets: dict[int, asyncio.Future[Offset]] = {}
+        self._next_ticket = 0
+        #: When each member was last heard, for those who ask how it is.
+        self._heard_ms: dict[NodeId, int] = {}
+        self._applied_since_snapshot = 0
+        self._applied_end_offset = Offset(0)
+        #: A Ready is being carried out, or one is about to be asked for.
+        self._busy = False
+        self._stopped = False
+        self._idle: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def state(self) -> QuorumState:
+        return self._raft.quorum_state
+
+    @property
+    def membership(self) -> Membership:
+        return self._raft.membership
+
+    def describe(self) -> Description:
+        """How far each member has come, as the leader knows it."""
+        leader = self.state.leader
+        if leader is None:
+            raise NotQuorumLeader("not the leader", None)
+        matches = self._raft.match_end_offsets()
+        end, now_ms = self._raft.log_end_offset, self._clock.now_ms()
+        members = []
+        for member in self.membership.members:
+            is_self = member.node_id == leader.node_id
+            match = end if is_self else matches.get(member.node_id, Offset(0))
+            heard_ms = now_ms if is_self else self._heard_ms.get(member.node_id, -1)
+            members.append(
+                MemberProgress(
+                    node_id=member.node_id,
+                    is_voter=member.is_voter,
+                    log_end_offset=match,
+                    last_heard_ms=heard_ms,
+                    last_caught_up_ms=heard_ms if match >= end else -1,
+                )
+            )
+        return Description(leader=leader, high_watermark=self._raft.high_watermark, members=tuple(members))
+
+    def start(self) -> None:
+        self._kick()
+
+    async def stop(self) -> None:
+        """Take no more events; returns when the disk is not being written to any more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for future in self._tickets.values():
+            if not future.done():
+                future.set_exception(OutcomeUnknown("the node stops"))
+        self._tickets.clear()
+        if self._busy:
+            self._idle = self._loop.create_future()
+            await self._idle
+
+    def message_received(self, message: Message) -> None:
+        self._heard_ms[message.sender] = self._clock.now_ms()
+        self._step(e.MessageReceived(message=message, now_ms=self._now_ms()))
+
+    def peer_gone(self, peer: NodeId) -> None:
+        self._step(e.PeerConnectionLost(peer=peer, now_ms=self._now_ms()))
+
+    async def propose(self, payload: bytes, term: Term) -> Offset:
+        """Have the quorum agree on the payload; returns once it is applied here.
+
+        Raises ``NotQuorumLeader`` where nothing happened and nothing will, ``OutcomeUnknown`` where nobody can tell.
+        """
+        return await self._ask(lambda ticket, now: e.Propose(payload=payload, ticket=ticket, term=term, now_ms=now))
+
+    async def change_membership(self, change: MembershipChange) -> Offset:
+        return await self._ask(lambda ticket, now: e.ProposeMembership(change=change, ticket=ticket, now_ms=now))
+
+    async def transfer_leadership(self, target: NodeId) -> None:
+        await self._ask(lambda ticket, now: e.TransferLeadership(target=target, ticket=ticket, now_ms=now))
+
+    async def read_offset(self) -> Offset:
+        """Up to where an image must have come for a read that misses nothing which was agreed on before now."""
+        return await self._ask(lambda ticket, now: e.ReadIndex(ticket=ticket, now_ms=now))
+
+    async def _ask(self, event: Callable[[int, int], e.RaftEvent]) -> Offset:
+        if self._stopped:
+            raise NotQuorumLeader("the node stops", None)
+        ticket = self._next_ticket
+        self._next_ticket += 1
+        future: asyncio.Future[Offset] = self._loop.create_future()
+        self._tickets[ticket] = future
+        self._step(event(ticket, self._now_ms()))
+        try:
+            return await future
+        finally:
+            self._tickets.pop(ticket, None)
+
+    def _step(self, event: e.RaftEvent) -> None:
+        if self._stopped:
+            return
+        try:
+            self._raft.step(event)
+        except Exception as error:
+            self._fail(error)
+            return
+        self._kick()
+
+    def _kick(self) -> None:
+        if not self._busy and not self._stopped:
+            self._busy = True
+            self._loop.call_soon(self._take_ready)
+
+    def _take_ready(self) -> None:
+        """Carry out one Ready after the other, until there is none or one has to wait for the disk."""
+        while True:
+            ready = None if self._stopped else self._raft.ready()
+            if ready is None:
+                self._rest()
+                return
+            for message in ready.early_messages:
+                self._send(message)
+            if ready.hard_state is not None or ready.snapshot is not None or ready.entries:
+                written = self._loop.run_in_executor(self._executor, self._storage.persist, ready)
+                written.add_done_callback(partial(self._persisted, ready))
+                return
+            if not self._carry_out(ready):
+                return
+
+    def _persisted(self, ready: Ready, written: "asyncio.Future[None]") -> None:
+        if self._stopped or written.cancelled():
+            self._rest()
+            return
+        error = written.exception()
+        if error is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        elif self._carry_out(ready):
+            self._take_ready()
+
+    def _carry_out(self, ready: Ready) -> bool:
+        """All that comes after the disk. False when the node has failed, or a snapshot is being written first."""
+        try:
+            for message in ready.messages:
+                self._send(message)
+            if ready.snapshot is not None:
+                self._state_machine.install(ready.snapshot.payload, ready.snapshot.meta.end_offset)
+                self._applied_since_snapshot = 0
+            if ready.committed:
+                self._state_machine.apply(ready.committed)
+                self._applied_since_snapshot += len(ready.committed)
+                self._applied_end_offset = Offset(ready.committed[-1].offset + 1)
+            self._raft.advance(ready)
+            for outcome in ready.finished:
+                self._finish(outcome)
+            if any(entry.kind is EntryKind.MEMBERSHIP for entry in ready.committed) or ready.snapshot is not None:
+                self._on_membership(self._raft.membership)
+            if ready.quorum_state is not None:
+                self._on_state(ready.quorum_state)
+            if self._applied_since_snapshot >= _ENTRIES_BETWEEN_SNAPSHOTS:
+                self._compact()
+                return False
+        except Exception as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _compact(self) -> None:
+        self._applied_since_snapshot = 0
+        meta = self._raft.snapshot_meta(self._applied_end_offset)
+        assert meta is not None, "entries that were just applied are in the log"
+        snapshot = Snapshot(meta, self._state_machine.snapshot())
+        stored = self._loop.run_in_executor(self._executor, self._storage.store_snapshot, snapshot)
+        stored.add_done_callback(lambda future: self._compacted(future, snapshot))
+
+    def _compacted(self, stored: "asyncio.Future[None]", snapshot: Snapshot) -> None:
+        if self._stopped or stored.cancelled():
+            self._rest()
+            return
+        error = stored.exception()
+        if error is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            return
+        self._raft.step(e.Compact(snapshot=snapshot, now_ms=self._now_ms()))
+        self._take_ready()
+
+    def _finish(self, outcome: o.Outcome) -> None:
+        future = self._tickets.get(outcome.ticket)
+        if future is None or future.done():
+            return
+        match outcome:
+            case o.ProposalAccepted():
+                return
+            case o.ProposalCommitted(offset=offset) | o.ReadReady(offset=offset):
+                future.set_result(offset)
+            case o.Refused(reason=reason, leader=leader):
+                future.set_exception(NotQuorumLeader(reason, leader))
+            case o.ProposalLost():
+                future.set_exception(NotQuorumLeader("another leader came first", self._raft.quorum_state.leader))
+            case o.ProposalUncertain():
+                future.set_exception(OutcomeUnknown("a snapshot took the place of the log"))
+            case o.TransferFinished(stepped_down=stepped_down):
+                if stepped_down:
+                    future.set_result(Offset(0))
+                else:
+                    future.set_exception(NotQuorumLeader("the transfer was given up", self._raft.quorum_state.leader))
+            case _:
+                assert_never(outcome)
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Wake at the core's next deadline. A timer that is too early is left to fire: most deadlines only move on."""
+        deadline_ms = self._raft.next_deadline_ms
+        if self._stopped or deadline_ms is None:
+            return
+        when = deadline_ms / 1000
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        deadline_ms = self._raft.next_deadline_ms
+        now_ms = self._now_ms()
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            self._step(e.Tick(now_ms=now_ms))
+        if not self._busy:
+            self._arm()
+
+    def _fail(self, error: Exception) -> None:
+        """Going on without the disk, or against an invariant, could lose what was agreed on."""
+        self._stopped = True
+        self._rest()
+        self._on_failure(error)
+
+    def _now_ms(self) -> int:
+        return round(self._loop.time() * 1000)

@@ -1,0 +1,118 @@
+"""What a node of the quorum keeps on its disk: the log of entries, its vote, and the newest snapshot.
+
+The log is a partition log like any other: an entry is a record in a batch of its own, so that it can be truncated by
+itself, the batch's leader epoch is the entry's term, and the record's key says what kind of entry it is. Term and vote
+are in ``quorum-state``, the snapshot in ``quorum-snapshot``, each replaced as a whole.
+
+All methods block. They are called one after the other, from a worker thread once the node runs.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from quorate.kernel.clock import Clock
+from quorate.kernel.disk import Disk
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import LeaderEpoch, Offset, Term
+from quorate.raft.entries import Entry, EntryKind, HardState, Snapshot
+from quorate.raft.ready import Ready
+from quorate.records.batch import iterate_batches
+from quorate.records.builder import build_batch
+from quorate.records.record import Record, iterate_records
+from quorate.storage.config import NO_LIMIT, LogConfig
+from quorate.storage.log import PartitionLog
+
+T = TypeVar("T")
+
+LOG_DIRECTORY = "__cluster_metadata-0"
+_CONFIG = LogConfig(retention_ms=NO_LIMIT, max_message_bytes=2**31 - 1, segment_bytes=64 << 20)
+_READ_BYTES = 1 << 20
+
+
+class RestoredQuorum(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node knew when it last stopped, however it stopped."""
+
+    hard_state: HardState
+    snapshot: Snapshot | None
+    #: Those after the snapshot.
+    entries: tuple[Entry, ...]
+
+
+class RaftStorage:
+    def __init__(self, disk: Disk, data_dir: str, clock: Clock) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._state_path = f"{data_dir}/quorum-state"
+        self._snapshot_path = f"{data_dir}/quorum-snapshot"
+        self._log = PartitionLog.open(disk, f"{data_dir}/{LOG_DIRECTORY}", _CONFIG)
+
+    def restore(self) -> RestoredQuorum:
+        hard_state = self._read(self._state_path, msgspec.json.Decoder(HardState)) or HardState()
+        snapshot = self._read(self._snapshot_path, msgspec.msgpack.Decoder(Snapshot))
+        start = Offset(0) if snapshot is None else snapshot.meta.end_offset
+        if self._log.log_end_offset < start:
+            # The snapshot was installed, and the stop came before the log could follow.
+            self._log.truncate_fully_and_start_at(start)
+        return RestoredQuorum(hard_state=hard_state, snapshot=snapshot, entries=tuple(self._entries_from(start)))
+
+    def persist(self, ready: Ready) -> None:
+        """Make durable what the quorum asks for; nothing that depends on it may be sent before this returns."""
+        if ready.hard_state is not None:
+            self._disk.replace(self._state_path, msgspec.json.encode(ready.hard_state))
+        if ready.snapshot is not None:
+            self._disk.replace(self._snapshot_path, msgspec.msgpack.encode(ready.snapshot))
+            self._log.truncate_fully_and_start_at(ready.snapshot.meta.end_offset)
+        if ready.entries:
+            self._append(ready.entries)
+
+    def store_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot of what has been applied; the entries that it stands for may go."""
+        self._disk.replace(self._snapshot_path, msgspec.msgpack.encode(snapshot))
+        self._log.delete_records_before(snapshot.meta.end_offset)
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        if entries[0].offset < self._log.log_end_offset:
+            self._log.truncate_to(entries[0].offset)
+        now_ms = self._clock.now_ms()
+        self._log.append_as_follower(b"".join(_batch(entry, now_ms) for entry in entries))
+        self._log.sync()
+
+    def _entries_from(self, offset: Offset) -> Iterable[Entry]:
+        end = self._log.log_end_offset
+        while offset < end:
+            data = self._log.read(offset, max_bytes=_READ_BYTES, up_to_offset=end, minimum_one_batch=True).read()
+            for position, header in iterate_batches(data, strict=True):
+                (record,) = iterate_records(data, position)
+                offset = Offset(header.next_offset)
+                yield Entry(
+                    Offset(header.base_offset),
+                    Term(header.partition_leader_epoch),
+                    EntryKind((record.key or b"\0")[0]),
+                    record.value or b"",
+                )
+
+    def _read(self, path: str, decoder: "msgspec.json.Decoder[T] | msgspec.msgpack.Decoder[T]") -> T | None:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            return None
+        try:
+            content = file.read(0, file.size())
+        finally:
+            file.close()
+        try:
+            return decoder.decode(content)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise QuorateError(
+                f"{path} is damaged ({error}): restore it, or remove this node and add it anew"
+            ) from None
+
+
+def _batch(entry: Entry, now_ms: int) -> bytes:
+    record = Record(offset=entry.offset, timestamp=now_ms, key=bytes([entry.kind]), value=entry.payload, headers=())
+    return build_batch([record], base_offset=entry.offset, leader_epoch=LeaderEpoch(entry.term))

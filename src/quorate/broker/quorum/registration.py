@@ -1,0 +1,121 @@
+"""This broker's standing in the cluster: registered at each start, kept alive by heartbeats, left in good order."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from quorate.broker.quorum.leader_calls import NoQuorum
+from quorate.broker.quorum.leader_requests import Heartbeat, HeartbeatAnswer
+from quorate.broker.quorum.metadata import AskLeader, QuorumMetadataStore
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.metadata.commands import RegisterBroker
+
+logger = logging.getLogger(__name__)
+
+#: Between two heartbeats of a broker that is leaving, and between looks at whether it is unfenced.
+_SOON_S = 0.02
+
+
+class RegistrationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None
+    peer_address: str
+    incarnation: UUID
+    heartbeat_interval_ms: int
+
+
+class BrokerRegistration:
+    def __init__(
+        self,
+        config: RegistrationConfig,
+        store: QuorumMetadataStore,
+        leader: AskLeader,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._leader = leader
+        self._loop = loop
+        self._on_failure = on_failure
+        self._heartbeats: asyncio.Task[None] | None = None
+        self.broker_epoch = BrokerEpoch(-1)
+
+    async def register(self) -> None:
+        """Make this start of the broker known. Returns when the image shows it, and so all that was agreed before."""
+        config = self._config
+        command = RegisterBroker(
+            node_id=config.node_id,
+            host=config.host,
+            port=config.port,
+            rack=config.rack,
+            incarnation=config.incarnation,
+            peer_address=config.peer_address,
+        )
+        while True:
+            try:
+                answer = await self._store.submit_one(command)
+            except KafkaError as error:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise QuorateError(f"the cluster refused node {config.node_id}: {error}") from None
+                logger.info("waiting for the quorum node=%s", config.node_id)
+                continue
+            assert answer.broker_epoch is not None
+            self.broker_epoch = answer.broker_epoch
+            return
+
+    async def begin(self) -> None:
+        """Report for work: returns when the cluster counts on this broker."""
+        while not self._store.image.is_live(self._config.node_id):
+            await self._beat()
+            if not self._store.image.is_live(self._config.node_id):
+                await asyncio.sleep(_SOON_S)
+        self._heartbeats = self._loop.create_task(self._keep_beating())
+
+    async def leave(self, grace_ms: int) -> None:
+        """Have others take over what this broker leads, for as long as that may take."""
+        self._stop_beating()
+        deadline = self._loop.time() + grace_ms / 1000
+        while (left_s := deadline - self._loop.time()) > 0:
+            answer = await self._beat(wants_to_stop=True, timeout_ms=left_s * 1000)
+            if answer is None or answer.may_stop or answer.is_superseded:
+                return
+            await asyncio.sleep(_SOON_S)
+
+    def stop(self) -> None:
+        self._stop_beating()
+
+    def _stop_beating(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            self._heartbeats = None
+
+    async def _keep_beating(self) -> None:
+        interval_s = self._config.heartbeat_interval_ms / 1000
+        while True:
+            started = self._loop.time()
+            await self._beat()
+            await asyncio.sleep(max(_SOON_S, interval_s - (self._loop.time() - started)))
+
+    async def _beat(self, *, wants_to_stop: bool = False, timeout_ms: float = 2_000) -> HeartbeatAnswer | None:
+        beat = Heartbeat(
+            node_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            metadata_version=self._store.image.version,
+            wants_to_stop=wants_to_stop,
+        )
+        try:
+            answer, _ = await self._leader.ask(beat, timeout_ms)
+        except NoQuorum:
+            return None
+        assert isinstance(answer, HeartbeatAnswer)
+        if answer.is_superseded:
+            self._on_failure(QuorateError(f"another process has registered as node {self._config.node_id}"))
+        return answer
