@@ -53,20 +53,20 @@ class IsrChanges:
         self._awaits_membership = False
         return True
 
-    def refused(self, proposal: int) -> None:
-        if self._is_in_flight(proposal):
+    def refused(self, number: int) -> None:
+        if self._is_in_flight(number):
             self._in_flight = None
 
-    def unanswered(self, proposal: int) -> None:
-        if self._is_in_flight(proposal):
+    def unanswered(self, number: int) -> None:
+        if self._is_in_flight(number):
             self._possible |= self._in_flight or frozenset()
             self._in_flight = None
 
-    def outdated(self, proposal: int) -> None:
-        if self._is_in_flight(proposal):
+    def outdated(self, number: int) -> None:
+        if self._is_in_flight(number):
             # What is newer at the controller may be an earlier attempt of ours, so this one must not be dropped.
-            self.unanswered(proposal)
+            self.unanswered(number)
             self._awaits_membership = True
 
-    def _is_in_flight(self, proposal: int) -> bool:
-        return self._in_flight is not None and proposal == self._proposals
+    def _is_in_flight(self, number: int) -> bool:
+        return self._in_flight is not None and number == self._proposals

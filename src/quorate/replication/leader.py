@@ -165,13 +165,15 @@ class LeaderReplica:
                 progress.forget()
 
     def _note_setback(self, event: IsrChangeRefused | IsrChangeOutdated | IsrChangeUnanswered) -> None:
+        if event.proposal.leader_epoch != self.leader.leader_epoch:
+            return  # This node led before, and what it proposed then is answered only now.
         match event:
             case IsrChangeRefused(proposal=proposal):
-                self._isr.refused(proposal)
+                self._isr.refused(proposal.number)
             case IsrChangeOutdated(proposal=proposal):
-                self._isr.outdated(proposal)
+                self._isr.outdated(proposal.number)
             case IsrChangeUnanswered(proposal=proposal):
-                self._isr.unanswered(proposal)
+                self._isr.unanswered(proposal.number)
         self._propose_from_ms = self._now_ms + self._config.isr_retry_backoff_ms
 
     def _advance_high_watermark(self) -> list[HighWatermarkAdvanced]:
@@ -232,7 +234,7 @@ class LeaderReplica:
         members = sorted(isr & self._broker_epochs.keys())
         return [
             ProposeIsr(
-                proposal=self._isr.propose(frozenset(members)),
+                number=self._isr.propose(frozenset(members)),
                 isr=tuple(IsrMember(node_id=node, broker_epoch=self._broker_epochs[node]) for node in members),
                 leader_epoch=self.leader.leader_epoch,
                 partition_epoch=self._isr.membership.partition_epoch,

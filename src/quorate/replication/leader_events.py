@@ -1,8 +1,8 @@
 """What happens to the leader of a partition, and what it asks of its shell. Pure.
 
 Effects are carried out in the order they are returned. Every ``ProposeIsr`` is answered by exactly one of
-``IsrChangeRefused``, ``IsrChangeOutdated`` and ``IsrChangeUnanswered``, or by nothing if it was accepted: then the
-committed record arrives as ``MembershipChanged``.
+``IsrChangeRefused``, ``IsrChangeOutdated`` and ``IsrChangeUnanswered``, which carry it back, or by nothing if it was
+accepted: then the committed record arrives as ``MembershipChanged``.
 """
 
 import msgspec
@@ -16,6 +16,22 @@ class PartitionMembership(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[NodeId, ...]
     isr: frozenset[NodeId]
     partition_epoch: int  # Rises with every committed change; a proposal names the one it was made from.
+
+
+class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One incarnation of a broker: the controller refuses it if the broker has been restarted since (KIP-841)."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class ProposeIsr(msgspec.Struct, frozen=True, kw_only=True):
+    """Have the controller commit this ISR, provided that both epochs are still the current ones."""
+
+    number: int  # Counts from 1 in each leader epoch.
+    isr: tuple[IsrMember, ...]  # By node id.
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
 
 
 class LeaderAppended(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,19 +68,19 @@ class LiveBrokersChanged(msgspec.Struct, frozen=True, kw_only=True):
 class IsrChangeRefused(msgspec.Struct, frozen=True, kw_only=True):
     """The controller turned this attempt down at the partition epoch it names: it will never be committed."""
 
-    proposal: int
+    proposal: ProposeIsr
 
 
 class IsrChangeOutdated(msgspec.Struct, frozen=True, kw_only=True):
     """The controller is past the epochs of the proposal: what it knows will be replayed here too."""
 
-    proposal: int
+    proposal: ProposeIsr
 
 
 class IsrChangeUnanswered(msgspec.Struct, frozen=True, kw_only=True):
     """No answer that could be believed, such as a timeout: the proposal may have been committed, or may be yet."""
 
-    proposal: int
+    proposal: ProposeIsr
 
 
 class MinInsyncReplicasChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,22 +109,6 @@ LeaderEvent = (
 
 class HighWatermarkAdvanced(msgspec.Struct, frozen=True, kw_only=True):
     offset: Offset
-
-
-class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
-    """One incarnation of a broker: the controller refuses it if the broker has been restarted since (KIP-841)."""
-
-    node_id: NodeId
-    broker_epoch: BrokerEpoch
-
-
-class ProposeIsr(msgspec.Struct, frozen=True, kw_only=True):
-    """Have the controller commit this ISR, provided that both epochs are still the current ones."""
-
-    proposal: int
-    isr: tuple[IsrMember, ...]  # By node id.
-    leader_epoch: LeaderEpoch
-    partition_epoch: int
 
 
 LeaderEffect = HighWatermarkAdvanced | ProposeIsr

@@ -164,7 +164,7 @@ class ClusterModel:
         is_awaited = is_awaited and node.is_up and node.life == life
         fate = self.rng.random()
         if fate < 0.15 and is_awaited:
-            node.lead(IsrChangeUnanswered(proposal=proposal.proposal))
+            node.lead(IsrChangeUnanswered(proposal=proposal))
             self.proposals.append((node_id, life, proposal, False))  # It is only late.
             return
         if fate < 0.25:
@@ -174,11 +174,11 @@ class ClusterModel:
         if not is_awaited:
             return
         if self.rng.random() < 0.2:
-            node.lead(IsrChangeUnanswered(proposal=proposal.proposal))
+            node.lead(IsrChangeUnanswered(proposal=proposal))
         elif verdict == "refused":
-            node.lead(IsrChangeRefused(proposal=proposal.proposal))
+            node.lead(IsrChangeRefused(proposal=proposal))
         elif verdict == "outdated":
-            node.lead(IsrChangeOutdated(proposal=proposal.proposal))
+            node.lead(IsrChangeOutdated(proposal=proposal))
 
     def _is_current(self, node: NodeId, proposal: ProposeIsr) -> bool:
         image = self.controller.image
@@ -285,7 +285,7 @@ class ClusterModel:
             node = self.nodes[node_id]
             if is_awaited and node.life == life and verdict != "accepted":
                 fate = IsrChangeRefused if verdict == "refused" else IsrChangeOutdated
-                node.lead(fate(proposal=proposal.proposal))
+                node.lead(fate(proposal=proposal))
             self._settle()
 
     def _has_converged(self) -> bool:

@@ -63,11 +63,11 @@ def passed(now_ms: int) -> TimePassed:
     return TimePassed(now_ms=now_ms)
 
 
-def proposal(number: int, *isr: NodeId, partition_epoch: int = 1) -> ProposeIsr:
+def proposal(number: int, *isr: NodeId, partition_epoch: int = 1, leader_epoch: int = 4) -> ProposeIsr:
     return ProposeIsr(
-        proposal=number,
+        number=number,
         isr=tuple(IsrMember(node_id=node, broker_epoch=EPOCHS[node]) for node in sorted(isr)),
-        leader_epoch=LeaderEpoch(4),
+        leader_epoch=LeaderEpoch(leader_epoch),
         partition_epoch=partition_epoch,
     )
 

@@ -100,11 +100,11 @@ def test_replica_counts_from_the_moment_its_joining_is_proposed() -> None:
     leader.step(appended(12))
 
     assert leader.step(fetched(NEAR, 12, now_ms=LAG_MS * 2)) == []
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
     assert leader.high_watermark == 12
 
 
-@pytest.mark.parametrize("fate", [IsrChangeUnanswered(proposal=1), IsrChangeOutdated(proposal=1)])
+@pytest.mark.parametrize("fate", [IsrChangeUnanswered(proposal=proposal(1)), IsrChangeOutdated(proposal=proposal(1))])
 def test_replica_that_may_have_joined_unheard_still_counts(fate: LeaderEvent) -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(appended(10))
@@ -113,7 +113,7 @@ def test_replica_that_may_have_joined_unheard_still_counts(fate: LeaderEvent) ->
     leader.step(fate)
     leader.step(appended(12))
     leader.step(passed(LAG_MS * 2))
-    leader.step(IsrChangeRefused(proposal=2))
+    leader.step(IsrChangeRefused(proposal=proposal(2)))
 
     assert advanced(12) not in leader.step(fetched(NEAR, 12, now_ms=LAG_MS * 2))
     assert leader.step(committed(LEADER, NEAR, partition_epoch=2)) == [advanced(12)]
@@ -152,7 +152,7 @@ def test_follower_that_is_about_to_join_is_waited_for() -> None:
     leader = leader_of(LEADER)
     leader.step(appended(10))
     leader.step(fetched(FAR, 10))
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
 
     assert leader.step(appended(15)) == []
     assert leader.step(fetched(FAR, 15, now_ms=100)) == [advanced(15), proposal(2, LEADER, FAR)]

@@ -55,7 +55,7 @@ def test_what_a_follower_had_before_its_restart_does_not_let_it_join() -> None:
     leader.step(appended(10))
     leader.step(fetched(NEAR, 10))
     leader.step(fetched(FAR, 10))
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
     leader.step(LiveBrokersChanged(broker_epochs={**EPOCHS, FAR: BrokerEpoch(121)}))
 
     assert leader.step(fetched(FAR, 4, broker_epoch=121, now_ms=200)) == []
@@ -85,7 +85,7 @@ def test_one_proposal_is_under_way_at_a_time() -> None:
 def test_refused_proposal_is_made_again_after_a_while() -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
 
     assert leader.step(fetched(FAR, 0, now_ms=99)) == []
     assert leader.step(fetched(FAR, 0, now_ms=100)) == [proposal(2, LEADER, NEAR, FAR)]
@@ -94,9 +94,17 @@ def test_refused_proposal_is_made_again_after_a_while() -> None:
 def test_answer_to_an_earlier_proposal_does_not_end_the_present_one() -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
     leader.step(fetched(FAR, 0, now_ms=100))
-    leader.step(IsrChangeRefused(proposal=1))
+    leader.step(IsrChangeRefused(proposal=proposal(1)))
+
+    assert leader.step(fetched(FAR, 0, now_ms=500)) == []
+
+
+def test_answer_to_a_proposal_of_an_earlier_leadership_does_not_end_the_present_one() -> None:
+    leader = leader_of(LEADER, NEAR)
+    leader.step(fetched(FAR, 0))
+    leader.step(IsrChangeRefused(proposal=proposal(1, leader_epoch=3)))
 
     assert leader.step(fetched(FAR, 0, now_ms=500)) == []
 
@@ -104,7 +112,7 @@ def test_answer_to_an_earlier_proposal_does_not_end_the_present_one() -> None:
 def test_unanswered_proposal_is_made_again_as_time_passes() -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeUnanswered(proposal=1))
+    leader.step(IsrChangeUnanswered(proposal=proposal(1)))
 
     assert leader.step(passed(99)) == []
     assert leader.step(passed(100)) == [proposal(2, LEADER, NEAR, FAR)]
@@ -113,7 +121,7 @@ def test_unanswered_proposal_is_made_again_as_time_passes() -> None:
 def test_unanswered_joining_of_a_dead_broker_is_settled_by_proposing_the_isr_as_it_is() -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeUnanswered(proposal=1))
+    leader.step(IsrChangeUnanswered(proposal=proposal(1)))
     leader.step(LiveBrokersChanged(broker_epochs={LEADER: EPOCHS[LEADER], NEAR: EPOCHS[NEAR]}))
 
     assert leader.step(passed(100)) == [proposal(2, LEADER, NEAR)]
@@ -122,7 +130,7 @@ def test_unanswered_joining_of_a_dead_broker_is_settled_by_proposing_the_isr_as_
 def test_leader_that_is_behind_the_controller_waits_for_the_news() -> None:
     leader = leader_of(LEADER, NEAR)
     leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeOutdated(proposal=1))
+    leader.step(IsrChangeOutdated(proposal=proposal(1)))
 
     assert leader.step(fetched(FAR, 0, now_ms=5_000)) == []
     leader.step(committed(LEADER, NEAR, partition_epoch=2))
