@@ -41,7 +41,7 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
     for name, state in image.hosted_partitions(node):
         target = state.target_replicas
         if node not in target:
-            pass
+            continue  # On its way off already.
         others = [image.brokers[other] for other in without(target, (node,)) if other in image.brokers]
         if not any(broker.is_active and broker.node_id not in target for broker in image.brokers.values()):
             raise KafkaError(

@@ -121,6 +121,22 @@ def test_what_nobody_else_can_lead_stays_with_a_broker_that_shuts_down_until_it_
     assert (cluster.state(topic="alone").leader, cluster.state(topic="alone").isr) == (NO_NODE, (7,))
 
 
+def test_a_broker_that_was_shutting_down_leads_nothing_when_its_session_comes_back() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100), name="careful")
+    cluster.create((7, 100), name="careless", unclean_leader_election_enable="true")
+    cluster.fence(100)
+    cluster.shut_down(7)
+    cluster.fence(7)
+
+    cluster.unfence(7)
+    cluster.unfence(100)
+
+    # It is in sync and alive: nothing is gained by losing what it holds.
+    assert [cluster.state(topic=name).leader for name in ("careful", "careless")] == [NO_NODE, NO_NODE]
+    assert [cluster.state(topic=name).isr for name in ("careful", "careless")] == [(7,), (7,)]
+
+
 def test_a_restart_ends_a_controlled_shutdown() -> None:
     cluster = Cluster()
     cluster.shut_down(7)

@@ -159,6 +159,13 @@ def test_a_preferred_election_brings_the_first_replica_back() -> None:
     assert _elect(cluster, ElectionKind.PREFERRED, FIRST) == [ErrorCode.ELECTION_NOT_NEEDED]
 
 
+def test_a_preferred_leader_that_is_down_is_no_imbalance() -> None:
+    cluster = Cluster()
+    cluster.create((7,))
+    cluster.fence(7)
+    assert preferred_leader_imbalance(cluster.image) == ()
+
+
 def test_an_election_of_all_reports_only_those_that_needed_one() -> None:
     cluster = Cluster()
     cluster.create((7, 100), (100, 7), (7, 4001))

@@ -9,7 +9,7 @@ from quorate.kernel.ids import NodeId, TopicName
 from quorate.metadata.commands import CreatePartitions, CreateTopic
 from tests.unit.metadata.cluster import ORDERS, Cluster
 
-RACKS = {7: "a", 100: "a", 4001: "b", 12: "b", 31: "c", 2: "c"}
+RACKS = {2: "a", 7: "a", 12: "b", 31: "b", 100: "c", 4001: "c"}
 
 
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])

@@ -4,7 +4,12 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
-from quorate.metadata.commands import AlterPartitionReassignments, PartitionName, PartitionReassignment
+from quorate.metadata.commands import (
+    AlterPartitionReassignments,
+    CreatePartitions,
+    PartitionName,
+    PartitionReassignment,
+)
 from quorate.metadata.decisions import PartitionOutcome
 from quorate.metadata.image import PartitionState
 from quorate.metadata.reassignment import list_reassignments
@@ -112,6 +117,23 @@ def test_a_replica_is_not_given_up_while_a_target_is_out_of_sync() -> None:
     cluster.unfence(2)
     cluster.alter_isr(cluster.isr_change((1, 2, 3)))
     assert membership(cluster.state()) == ((1, 2), (), (), (1, 2))
+
+
+def test_two_edits_of_a_partition_in_one_command_are_one_change() -> None:
+    cluster = six_nodes()
+    first = PartitionReassignment(topic=ORDERS, partition=PartitionIndex(0), replicas=(NodeId(2), NodeId(3)))
+    second = PartitionReassignment(topic=ORDERS, partition=PartitionIndex(0), replicas=(NodeId(3), NodeId(2)))
+    decision = cluster.do(AlterPartitionReassignments(reassignments=(first, second)))
+    assert len(decision.records) == 1
+    assert (cluster.state().replicas, cluster.state().leader) == ((3, 2), 2)
+    assert (cluster.state().leader_epoch, cluster.state().partition_epoch) == (1, 1)
+
+
+def test_partitions_added_during_a_reassignment_get_the_replication_factor_that_is_asked_for() -> None:
+    cluster = six_nodes()
+    reassign(cluster, (4, 5, 6))
+    cluster.do(CreatePartitions(name=ORDERS, total_count=2))
+    assert len(cluster.state(1).replicas) == 3
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,25 @@ def test_an_image_never_changes_under_its_reader() -> None:
     assert dict(seen.topics[ORDERS].partitions) == partitions
 
 
+def test_a_replay_shares_whatever_it_did_not_touch() -> None:
+    cluster = Cluster()
+    cluster.do(CreateTopic(name="orders", partition_count=2, replication_factor=1))
+    cluster.do(CreateTopic(name="payments", partition_count=1, replication_factor=1))
+    before = cluster.image
+
+    cluster.fence(4001)
+
+    after = cluster.image
+    untouched = [
+        name for name, topic in before.topics.items() if not any(4001 in s.isr for s in topic.partitions.values())
+    ]
+    assert untouched
+    assert all(after.topics[name] is before.topics[name] for name in untouched)
+    assert after.topic_names is before.topic_names
+    assert after.collision_keys is before.collision_keys
+    assert after.hosted[NodeId(7)] is before.hosted[NodeId(7)]
+
+
 def test_deleting_what_nobody_knows_is_refused() -> None:
     cluster = Cluster()
     assert refused(cluster, DeleteTopic(topic_id=TopicId(cluster.new_uuid()))) == ErrorCode.UNKNOWN_TOPIC_ID
