@@ -1,4 +1,4 @@
-"""``quorate demo``: a node, a stock Kafka client, a backup on Spark, and what happened."""
+"""``quorate demo``: a cluster, a stock Kafka client, a backup on Spark, and what happened."""
 
 import json
 import socket
@@ -11,16 +11,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from quorate.cli.local_cluster import LocalCluster
+from quorate.cli.local_cluster import LocalCluster, NodePorts
 from quorate.kernel.errors import QuorateError
 
+_NODES = 3
 _TOPIC = "orders"
 _PARTITIONS = 3
 _RECORDS = 10_000
 
 
 def demo() -> None:
-    """Start a node in a temporary folder, fill it with a stock Kafka client, back it up on Spark, verify the backup."""
+    """Start a cluster in a temporary folder, fill it with a stock client, back it up on Spark, verify the backup."""
     try:
         import confluent_kafka
     except ImportError:
@@ -34,16 +35,18 @@ def demo() -> None:
     )
     with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
         started = time.monotonic()
-        with LocalCluster(Path(folder), [_free_port()]) as cluster:
-            node = cluster.nodes[0]
-            table.add_row("start", f"node {node.node_id} at {node.address}, pid {node.process.pid}", _since(started))
-            console.print(f"A node is up at {node.address}; librdkafka {confluent_kafka.libversion()[0]} talks to it.")
+        with LocalCluster(Path(folder), [NodePorts(_free_port(), _free_port()) for _ in range(_NODES)]) as cluster:
+            table.add_row("start", f"{_NODES} nodes at {cluster.bootstrap_servers}", _since(started))
+            console.print(
+                f"{_NODES} nodes are up at {cluster.bootstrap_servers}; "
+                f"librdkafka {confluent_kafka.libversion()[0]} talks to them."
+            )
             for step, what, took in chain(
                 _use(cluster.bootstrap_servers), _back_up(cluster.bootstrap_servers, Path(folder))
             ):
                 console.print(f"{step}: {what} ({took})")
                 table.add_row(step, what, took)
-        table.add_row("stop", "the node stopped in good order", "")
+        table.add_row("stop", "the nodes stopped in good order", "")
     console.print(table)
 
 
