@@ -12,7 +12,7 @@ _LENGTH = Struct(">i")
 
 #: Room for many small requests in one read.
 _INITIAL_BYTES = 64 * 1024
-#: The most that is asked for at once, but for the rest of a large frame.
+#: The most that is asked for at once, unless a frame was larger.
 _READ_BYTES = 256 * 1024
 #: Frames from this size on make the buffer grow to where it takes several of them.
 _SIZABLE_FRAME_BYTES = 16 * 1024
@@ -35,6 +35,7 @@ class ReceiveBuffer:
         self._view = memoryview(bytearray(_INITIAL_BYTES))
         self._start = 0  # First byte not yet handed out.
         self._end = 0  # End of what has been received.
+        self._read_bytes = _READ_BYTES  # Or the largest frame that the buffer grew for: one read for each of its like.
         self._needed = 4  # Bytes from _start on that make the next step possible: a length, then a whole frame.
 
     def writable(self) -> memoryview:
@@ -43,11 +44,12 @@ class ReceiveBuffer:
             self._start = self._end = 0
             if len(self._view) > _KEPT_BYTES >= self._needed:
                 self._view = memoryview(bytearray(_INITIAL_BYTES))
+                self._read_bytes = _READ_BYTES
         if self._start + self._needed > len(self._view):
             self._make_room()
         if self._needed >= _LARGE_FRAME_BYTES:
             return self._view[self._end : self._start + self._needed]
-        return self._view[self._end : self._end + _READ_BYTES]
+        return self._view[self._end : self._end + self._read_bytes]
 
     def received(self, count: int) -> None:
         self._end += count
@@ -75,5 +77,6 @@ class ReceiveBuffer:
         wanted = self._needed + _READ_BYTES if self._needed >= _SIZABLE_FRAME_BYTES else self._needed
         if wanted > len(self._view):
             self._view = memoryview(bytearray(wanted))
+            self._read_bytes = max(_READ_BYTES, self._needed)
         self._view[: len(pending)] = pending
         self._start, self._end = 0, len(pending)

@@ -70,6 +70,13 @@ def test_an_incomplete_large_frame_is_read_alone_so_that_nothing_large_is_moved(
     assert len(buffer.writable()) == 1_000_000
 
 
+def test_large_frames_of_one_size_are_read_one_by_one_with_nothing_of_the_next() -> None:
+    buffer = ReceiveBuffer(10_000_000)
+    frame = framed(bytes(1_000_000))
+    feed(buffer, frame, 100_000)
+    assert len(buffer.writable()) == len(frame)
+
+
 def test_one_read_takes_several_frames_once_a_sizable_one_was_seen() -> None:
     buffer = ReceiveBuffer(1_000_000)
     frame = framed(bytes(65_536))
