@@ -16,6 +16,7 @@ from quorate.records.batch import (
     patch_log_append_time,
     patch_offset_and_epoch,
     patch_producer,
+    read_batches,
     read_header,
 )
 from quorate.records.builder import build_batch
@@ -167,8 +168,18 @@ def test_partial_batch_is_corrupt_where_all_must_be_there() -> None:
     for size in range(last + 1, len(buffer)):
         with pytest.raises(CorruptBatch):
             list(iterate_batches(buffer[:size], strict=True))
+        with pytest.raises(CorruptBatch):
+            read_batches(buffer[:size])
     assert len(list(iterate_batches(buffer, strict=True))) == 3
     assert list(iterate_batches(b"", strict=True)) == []
+
+
+def test_batches_are_read_alike_whether_there_is_one_or_several() -> None:
+    buffer = three_batches()
+    assert read_batches(buffer) == list(iterate_batches(buffer))
+    second = read_batches(buffer)[1][0]
+    assert read_batches(buffer[:second]) == [(0, read_header(buffer))]
+    assert read_batches(b"") == []
 
 
 def test_nonsense_between_batches_is_not_taken_for_a_partial_batch() -> None:
