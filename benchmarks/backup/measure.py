@@ -19,9 +19,17 @@ def measure_backup(words: Sequence[str], environment: Environment, say: Callable
         return
     settings = cases.QUICK if quick else cases.FULL
     connector, description = _find_connector()
+    is_stand_in = connector is not None and not connector.is_of_spark_version
     runner = BackupRunner(settings, Selection(words=tuple(words)), connector, say)
     runner.measure()
-    report = make_report(environment, description, settings, runner.runs, runner.idle_runs)
+    report = make_report(
+        environment,
+        description,
+        connector_is_stand_in=is_stand_in,
+        settings=settings,
+        runs=runner.runs,
+        idle_runs=runner.idle_runs,
+    )
     print(render(report))
     if not quick and (not words or cases.PREFIX in words):
         print(f"kept: {save(report)}")

@@ -12,10 +12,16 @@ from benchmarks.backup.summary import BackupGoal, Comparison, Figures, compare, 
 from benchmarks.report import Environment, save_page, table
 from benchmarks.summary import NOISY_SHARE, Ratio
 
+_STAND_IN_WARNING = (
+    "**A stand-in for the Spark connector:** no connector of Spark's own version could be fetched, and parts of different"
+    " versions may be slower than parts that belong together. What is met against it is not proven."
+)
+
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     connector: str  # Its version, or why it was not measured.
+    connector_is_stand_in: bool  # Not of the version of Spark, so not what was to be measured.
     settings: BackupSettings
     figures: list[Figures]
     comparisons: list[Comparison]
@@ -27,6 +33,8 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
 def make_report(
     environment: Environment,
     connector: str,
+    *,
+    connector_is_stand_in: bool,
     settings: BackupSettings,
     runs: Sequence[Run],
     idle_runs: Sequence[IdleRun],
@@ -35,6 +43,7 @@ def make_report(
     return BackupReport(
         environment=environment,
         connector=connector,
+        connector_is_stand_in=connector_is_stand_in,
         settings=settings,
         figures=figures,
         comparisons=comparisons,
@@ -71,6 +80,7 @@ def render(report: BackupReport) -> str:
         *_idle_lines(report.idle_runs),
         "## Goals",
         "",
+        *([_STAND_IN_WARNING, ""] if report.connector_is_stand_in else []),
         *(f"- {goal.text}: {goal.verdict}{_listed(goal.figures)}" for goal in report.goals),
     ]
     return "\n".join(lines) + "\n"

@@ -1,0 +1,31 @@
+"""The page of the backup's benchmark: it must not let a stand-in pass for what was to be measured."""
+
+from benchmarks.backup.cases import QUICK
+from benchmarks.backup.report import make_report, render
+from benchmarks.report import Environment
+
+ENVIRONMENT = Environment(
+    date="2026-01-01",
+    commit="abcdef0",
+    cores=2,
+    processor="any",
+    kernel="6",
+    python="3.11",
+    java="17",
+    apache_kafka="4.3.1",
+    without_apache_kafka=None,
+    apache_kafka_heap_mb=1024,
+)
+
+
+def page(*, is_stand_in: bool) -> str:
+    report = make_report(
+        ENVIRONMENT, "4.2.0 on Spark 4.3.0", connector_is_stand_in=is_stand_in, settings=QUICK, runs=[], idle_runs=[]
+    )
+    return render(report)
+
+
+def test_page_names_the_connector_and_warns_of_a_stand_in() -> None:
+    assert "Spark connector: 4.2.0 on Spark 4.3.0" in page(is_stand_in=True)
+    assert "not proven" in page(is_stand_in=True)
+    assert "not proven" not in page(is_stand_in=False)
