@@ -13,8 +13,8 @@ from benchmarks.report import Environment, save_page, table
 from benchmarks.summary import NOISY_SHARE, Ratio
 
 _STAND_IN_WARNING = (
-    "**A stand-in for the Spark connector:** no connector of Spark's own version could be fetched, and parts of different"
-    " versions may be slower than parts that belong together. What is met against it is not proven."
+    "**A stand-in for the Spark connector:** no connector of Spark's own version could be fetched, and parts of"
+    " different versions may be slower than parts that belong together. What is met against it is not proven."
 )
 
 
