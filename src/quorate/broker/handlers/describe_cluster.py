@@ -1,4 +1,4 @@
-"""DescribeCluster, versions 0 to 1. Gap: authorized operations are not reported."""
+"""DescribeCluster, versions 0 to 2. Gap: authorized operations are not reported."""
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
@@ -23,10 +23,16 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
         cluster_id=image.cluster_id,
         controller_id=node.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.live_brokers
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker in (image.brokers.values() if request.include_fenced_brokers else image.live_brokers)
         ],
     )
 
 
-API = Api(request=DescribeClusterRequest, min_version=0, max_version=1, handle=handle)
+API = Api(request=DescribeClusterRequest, min_version=0, max_version=2, handle=handle)

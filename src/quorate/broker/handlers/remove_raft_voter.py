@@ -1,0 +1,29 @@
+"""RemoveRaftVoter, version 0. Removes learners too, which Apache Kafka does not know as members."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.broker.quorum_membership import remove_member
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+_TIMEOUT_MS = 15_000
+
+
+def handle(node: Node, context: RequestContext, request: RemoveRaftVoterRequest) -> HandlerResult:
+    if request.cluster_id not in (None, node.metadata.image.cluster_id):
+        return RemoveRaftVoterResponse(
+            error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message="The request is meant for another cluster."
+        )
+    return _remove(node, request)
+
+
+async def _remove(node: Node, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    try:
+        await remove_member(node, NodeId(request.voter_id), _TIMEOUT_MS)
+    except KafkaError as error:
+        return RemoveRaftVoterResponse(error_code=error.code, error_message=error.message)
+    return RemoveRaftVoterResponse(error_message=None)
+
+
+API = Api(request=RemoveRaftVoterRequest, min_version=0, max_version=0, handle=handle)

@@ -1,0 +1,53 @@
+"""Changes of the quorum's membership that a client asks for, answered when this node sees them too."""
+
+import asyncio
+from collections.abc import Callable
+
+from quorate.broker.node import Node
+from quorate.broker.quorum.leader_calls import NoQuorum
+from quorate.broker.quorum.leader_requests import Promote, Refused, Remove
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.raft.membership import ChangeRefusal, Membership
+
+_LOOK_AGAIN_S = 0.01
+
+
+async def promote_learner(node: Node, learner: NodeId, timeout_ms: float) -> None:
+    """Make a learner a voter as soon as it has caught up, or fail with why not."""
+    member = node.quorum.driver.membership.member(learner)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.VOTER_NOT_FOUND, f"Node {learner} does not follow the metadata log: start it before it votes."
+        )
+    if member.is_voter:
+        raise KafkaError(ErrorCode.DUPLICATE_VOTER, f"Node {learner} is a voter already.")
+    await _change(node, Promote(node_id=learner), timeout_ms, lambda membership: learner in membership.voters)
+
+
+async def remove_member(node: Node, removed: NodeId, timeout_ms: float) -> None:
+    """Take a voter or a learner out of the quorum, or fail with why not."""
+    if node.quorum.driver.membership.member(removed) is None:
+        raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"Node {removed} is no member of the quorum.")
+    await _change(node, Remove(node_id=removed), timeout_ms, lambda membership: membership.member(removed) is None)
+
+
+async def _change(
+    node: Node, request: Promote | Remove, timeout_ms: float, is_done: Callable[[Membership], bool]
+) -> None:
+    deadline = node.loop.time() + timeout_ms / 1000
+    try:
+        answer, was_repeated = await node.quorum.leader_calls.ask(request, timeout_ms)
+    except NoQuorum:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The quorum has not agreed on the change in time.") from None
+    # What an earlier attempt did is what the asker wanted.
+    if isinstance(answer, Refused) and not (was_repeated and answer.reason in _DONE_BEFORE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The membership cannot be changed: {answer.reason}.")
+    # A node that is removed need not hear of it any more.
+    while request.node_id != node.config.node_id and not is_done(node.quorum.driver.membership):
+        if node.loop.time() >= deadline:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "This node has not heard of the change in time.")
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+_DONE_BEFORE = frozenset({str(ChangeRefusal.NOT_A_MEMBER), str(ChangeRefusal.NOT_A_LEARNER)})
