@@ -5,6 +5,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from quorate.client.brokers import Brokers
 from quorate.client.clock import MonotonicClock
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_info import ClusterInfo
@@ -16,7 +17,9 @@ from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdent
 from quorate.client.isolation import IsolationLevel
 from quorate.client.offsets import Offsets
 from quorate.client.producers import Producers
+from quorate.client.quorum import Quorum
 from quorate.client.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
+from quorate.client.reassignments import Reassignments
 from quorate.client.single_fetch import FetchPosition, FetchResult, fetch_once
 from quorate.client.topics import Topics
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
@@ -35,6 +38,9 @@ class KafkaClient:
         self.offsets = Offsets(self._cluster)
         self.groups = Groups(self._cluster)
         self.producers = Producers(self._cluster)
+        self.brokers = Brokers(self._cluster)
+        self.quorum = Quorum(self._cluster)
+        self.reassignments = Reassignments(self._cluster)
 
     @property
     def leaders_followed(self) -> int:

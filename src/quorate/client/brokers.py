@@ -1,0 +1,73 @@
+"""The brokers that a cluster knows, those that are fenced among them, and taking one off its list."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from quorate.client.address import Address
+from quorate.client.answers import check
+from quorate.client.cluster import Cluster
+from quorate.client.connection import Connection
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import NodeId
+from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+class RegisteredBroker(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: NodeId
+    address: Address
+    rack: str | None
+    #: Known, but not at work: down, or just starting.
+    is_fenced: bool
+
+
+class BrokerList(msgspec.Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    brokers: Mapping[NodeId, RegisteredBroker]
+
+
+class Brokers:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def registered(self) -> BrokerList:
+        """All that are registered; clusters that cannot tell of fenced ones name those at work only."""
+        return self._cluster.retry("DescribeCluster", self._registered)
+
+    def unregister(self, node_id: NodeId) -> None:
+        """Forget the broker for good, whatever it holds. One that is not known is no failure."""
+        request = UnregisterBrokerRequest(broker_id=node_id)
+
+        def attempt() -> None:
+            answer = self._cluster.ask_any(request, UnregisterBrokerResponse)
+            if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:
+                check(answer.error_code, f"unregister broker {node_id}", answer.error_message)
+
+        self._cluster.retry("UnregisterBroker", attempt)
+
+    def _registered(self) -> BrokerList:
+        answer = self._cluster.first_answer("DescribeCluster", _describe_with_fenced)
+        check(answer.error_code, "describe the cluster", answer.error_message)
+        return BrokerList(
+            cluster_id=answer.cluster_id,
+            brokers={
+                NodeId(broker.broker_id): RegisteredBroker(
+                    node_id=NodeId(broker.broker_id),
+                    address=Address(broker.host, broker.port),
+                    rack=broker.rack,
+                    is_fenced=broker.is_fenced,
+                )
+                for broker in answer.brokers
+            },
+        )
+
+
+#: The first version that can name fenced brokers.
+_FENCED_BROKERS_VERSION = 2
+
+
+def _describe_with_fenced(connection: Connection) -> DescribeClusterResponse:
+    version = connection.versions.choose(DescribeClusterRequest)
+    request = DescribeClusterRequest(include_fenced_brokers=version >= _FENCED_BROKERS_VERSION)
+    return connection.ask(request, DescribeClusterResponse, version)
