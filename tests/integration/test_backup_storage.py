@@ -18,7 +18,7 @@ from quorate.pipeline import copy_task
 from quorate.pipeline.backup_inventory import segments_of, take_inventory
 from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
-from tests.integration.backup_storage import azurite, object_servers
+from tests.integration.backup_storage import azurite, google_server, object_servers
 from tests.peers.quorate_node import QuorateNode
 from tests.spark_session import InThisProcess, QuietWatcher, run_in_process
 
@@ -48,7 +48,7 @@ class CloudStore(NamedTuple):
     environment: Mapping[str, str]
 
 
-@pytest.fixture(scope="module", params=["moto", "seaweedfs", "azurite"])
+@pytest.fixture(scope="module", params=["moto", "seaweedfs", "azurite", "google"])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudStore]:
     folder = tmp_path_factory.mktemp(request.param)
     with contextlib.ExitStack() as stack:
@@ -59,6 +59,10 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 pytest.skip(str(error))
             endpoint = stack.enter_context(azurite.azurite(folder))
             yield CloudStore(f"az://{azurite.CONTAINER}/commands", endpoint, azurite.ENVIRONMENT)
+            return
+        if request.param == "google":
+            endpoint = stack.enter_context(google_server.google_server())
+            yield CloudStore(f"gs://{google_server.BUCKET}/commands", endpoint, google_server.ENVIRONMENT)
             return
         if request.param == "moto":
             endpoint = stack.enter_context(object_servers.moto(folder / "server.log"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.storage_url import StorageLocation
-from tests.integration.backup_storage import azurite, object_servers
+from tests.integration.backup_storage import azurite, google_server, object_servers
 
 _numbers = count()
 
@@ -38,9 +38,15 @@ def azurite_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="session")
+def google_endpoint() -> Iterator[str]:
+    with google_server.google_server() as endpoint:
+        yield endpoint
+
+
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (object_servers.ENVIRONMENT | azurite.ENVIRONMENT).items():
+    for name, value in (object_servers.ENVIRONMENT | azurite.ENVIRONMENT | google_server.ENVIRONMENT).items():
         monkeypatch.setenv(name, value)
 
 
@@ -51,11 +57,13 @@ def bucket(request: pytest.FixtureRequest) -> StorageLocation:
     return StorageLocation(f"s3://{object_servers.BUCKET}/test-{next(_numbers)}", endpoint)
 
 
-@pytest.fixture(params=["directory", "moto", "seaweedfs", "azurite"])
+@pytest.fixture(params=["directory", "moto", "seaweedfs", "azurite", "google"])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> StorageLocation:
     if request.param == "directory":
         return StorageLocation(f"file://{tmp_path}/storage")
     endpoint = request.getfixturevalue(f"{request.param}_endpoint")
     if request.param == "azurite":
         return StorageLocation(f"az://{azurite.CONTAINER}/test-{next(_numbers)}", endpoint)
+    if request.param == "google":
+        return StorageLocation(f"gs://{google_server.BUCKET}/test-{next(_numbers)}", endpoint)
     return StorageLocation(f"s3://{object_servers.BUCKET}/test-{next(_numbers)}", endpoint)
