@@ -36,6 +36,8 @@ class Heartbeat(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat"):
 class HeartbeatAnswer(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat-answer"):
     #: The registration that the broker speaks for is not the current one: another process has taken its id.
     is_superseded: bool = False
+    #: The cluster has forgotten the broker for good: it was unregistered.
+    is_removed: bool = False
     #: Nothing is led by the broker any more: it may stop without anybody noticing.
     may_stop: bool = False
 

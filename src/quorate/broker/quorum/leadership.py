@@ -121,8 +121,10 @@ class Leadership:
 
     async def _heartbeat(self, beat: q.Heartbeat) -> q.HeartbeatAnswer:
         broker = self._store.image.brokers.get(beat.node_id)
-        if broker is None or broker.broker_epoch != beat.broker_epoch:
-            return q.HeartbeatAnswer(is_superseded=broker is not None and broker.broker_epoch > beat.broker_epoch)
+        if broker is None:
+            return q.HeartbeatAnswer(is_removed=True)
+        if broker.broker_epoch != beat.broker_epoch:
+            return q.HeartbeatAnswer(is_superseded=broker.broker_epoch > beat.broker_epoch)
         self._sessions.heard(beat.node_id, self._now_ms())
         self._watch_sessions()
         if beat.wants_to_stop:

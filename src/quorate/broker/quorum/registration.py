@@ -85,7 +85,7 @@ class BrokerRegistration:
         deadline = self._loop.time() + grace_ms / 1000
         while (left_s := deadline - self._loop.time()) > 0:
             answer = await self._beat(wants_to_stop=True, timeout_ms=left_s * 1000)
-            if answer is None or answer.may_stop or answer.is_superseded:
+            if answer is None or answer.may_stop or answer.is_superseded or answer.is_removed:
                 return
             await asyncio.sleep(_SOON_S)
 
@@ -118,4 +118,6 @@ class BrokerRegistration:
         assert isinstance(answer, HeartbeatAnswer)
         if answer.is_superseded:
             self._on_failure(QuorateError(f"another process has registered as node {self._config.node_id}"))
+        if answer.is_removed:
+            self._on_failure(QuorateError(f"node {self._config.node_id} was removed from the cluster"))
         return answer
