@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.cli import backup, demo, list_backups, serve, up, verify
+from quorate.cli import backup, cluster, demo, list_backups, serve, topics, up, verify
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("up")(up.up)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(topics.app, name="topics")
 app.command("demo")(demo.demo)
 app.command("backup")(backup.backup)
 app.command("list-backups")(list_backups.list_backups)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,22 +19,27 @@ def serve(
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run one node until it is told to stop (Ctrl-C or SIGTERM)."""
+    if until_stdin_closes:
+        threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
+    run_from_file(config, lambda: None)
+
+
+def run_from_file(path: Path, when_ready: Callable[[], None]) -> None:
     from quorate.broker.config import parse_node_config
     from quorate.broker.process import run_node
     from quorate.kernel.address import Address
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
     try:
-        node_config = parse_node_config(config.read_text())
+        node_config = parse_node_config(path.read_text())
     except OSError as error:
-        raise QuorateError(f"cannot read {config}: {error.strerror}") from None
+        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
     except QuorateError as error:
-        raise QuorateError(f"{config}: {error}") from None
-    if until_stdin_closes:
-        threading.Thread(target=_stop_when_stdin_closes, daemon=True).start()
+        raise QuorateError(f"{path}: {error}") from None
 
     def on_ready(address: Address) -> None:
         print(f"ready: {address}", flush=True)
+        when_ready()
 
     run_node(node_config, on_ready)
 

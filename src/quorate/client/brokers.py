@@ -1,6 +1,8 @@
 """The brokers that a cluster knows, those that are fenced among them, and taking one off its list."""
 
+import random
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +14,9 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from quorate.protocol.schema import Request, Response
+
+R = TypeVar("R", bound=Response)
 
 
 class RegisteredBroker(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +45,7 @@ class Brokers:
         request = UnregisterBrokerRequest(broker_id=node_id)
 
         def attempt() -> None:
-            answer = self._cluster.ask_any(request, UnregisterBrokerResponse)
+            answer = ask_other_than(self._cluster, node_id, request, UnregisterBrokerResponse)
             if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:
                 check(answer.error_code, f"unregister broker {node_id}", answer.error_message)
 
@@ -61,6 +66,14 @@ class Brokers:
                 for broker in answer.brokers
             },
         )
+
+
+def ask_other_than(cluster: Cluster, node_id: NodeId, request: Request, response_type: type[R]) -> R:
+    """The answer of another broker: one that is being removed does not hear any more how that ends."""
+    others = [broker for broker in cluster.brokers().values() if broker.node_id != node_id]
+    if not others:
+        return cluster.ask_any(request, response_type)
+    return cluster.ask_node(random.choice(others), request, response_type)
 
 
 #: The first version that can name fenced brokers.

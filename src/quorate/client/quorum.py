@@ -6,6 +6,7 @@ import msgspec
 
 from quorate.client.address import Address
 from quorate.client.answers import check
+from quorate.client.brokers import ask_other_than
 from quorate.client.cluster import Cluster
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term
@@ -84,7 +85,7 @@ class Quorum:
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
 
         def attempt() -> None:
-            answer = self._cluster.ask_any(request, RemoveRaftVoterResponse)
+            answer = ask_other_than(self._cluster, node_id, request, RemoveRaftVoterResponse)
             if answer.error_code != ErrorCode.VOTER_NOT_FOUND:
                 check(answer.error_code, f"remove node {node_id} from the quorum", answer.error_message)
 

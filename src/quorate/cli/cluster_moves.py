@@ -1,0 +1,43 @@
+"""Carrying out a plan of reassignments: shown, asked for, and watched until every move is done."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from quorate.cli.cluster_options import node_list
+
+if TYPE_CHECKING:
+    from quorate.client.kafka_client import KafkaClient
+    from quorate.client.topic_partition import TopicPartition
+    from quorate.metadata.commands import PartitionReassignment
+    from quorate.metadata.image import MetadataImage
+
+_LOOK_INTERVAL_S = 0.1
+_SAY_INTERVAL_S = 5.0
+
+
+def show_plan(image: "MetadataImage", plan: "Sequence[PartitionReassignment]") -> None:
+    for move in plan:
+        before = image.partition_replicas(move.topic, move.partition)
+        print(f"{move.topic}-{move.partition}: {node_list(before)} -> {node_list(move.replicas or ())}")
+
+
+def carry_out(client: "KafkaClient", plan: "Sequence[PartitionReassignment]") -> None:
+    """Ask for the moves and return when all are done; they go on by themselves if the command is stopped."""
+    from quorate.client.topic_partition import TopicPartition
+
+    names = [TopicPartition(move.topic, move.partition) for move in plan]
+    client.reassignments.alter({name: move.replicas for name, move in zip(names, plan, strict=True)})
+    wait_for_moves(client, names)
+
+
+def wait_for_moves(client: "KafkaClient", names: "Sequence[TopicPartition]") -> None:
+    moving, last_said = set(names), 0.0
+    while moving:
+        moving &= set(client.reassignments.ongoing())
+        if moving and time.monotonic() - last_said >= _SAY_INTERVAL_S:
+            print(f"{len(names) - len(moving)} of {len(names)} partitions moved", flush=True)
+            last_said = time.monotonic()
+        if moving:
+            time.sleep(_LOOK_INTERVAL_S)
+    print(f"{len(names)} partitions moved", flush=True)

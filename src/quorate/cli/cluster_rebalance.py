@@ -1,0 +1,43 @@
+"""``quorate cluster rebalance``: even out replicas and leaders over the nodes."""
+
+from typing import Annotated
+
+import typer
+
+from quorate.cli.cluster_moves import carry_out, show_plan
+from quorate.cli.cluster_options import BootstrapOption, open_client
+from quorate.cli.spark_options import interruptible
+
+
+def rebalance(
+    bootstrap_server: BootstrapOption,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the plan is carried out.")] = False,
+    max_moves: Annotated[int | None, typer.Option(min=1, help="Move the data of at most this many replicas.")] = None,
+) -> None:
+    """Show which partitions move from where to where, and move them."""
+    from quorate.cli.cluster_image import describe_image
+    from quorate.client.topic_partition import TopicPartition
+    from quorate.metadata.elections import preferred_leader_imbalance
+    from quorate.metadata.rebalancing import rebalance_plan
+
+    with open_client(bootstrap_server) as client, interruptible("moves that have begun go on by themselves"):
+        image = describe_image(client)
+        plan = rebalance_plan(image, max_moves=max_moves)
+        if plan:
+            show_plan(image, plan)
+            print(f"{len(plan)} partitions to change")
+        else:
+            print("the replicas are even")
+        if dry_run:
+            return
+        if plan and not yes and not typer.confirm("Go on?"):
+            raise typer.Exit(1)
+        if plan:
+            carry_out(client, plan)
+        elsewhere = [
+            TopicPartition(name.topic, name.partition) for name in preferred_leader_imbalance(describe_image(client))
+        ]
+        if elsewhere:
+            late = client.reassignments.elect_preferred_leaders(elsewhere)
+            print(f"{len(elsewhere) - len(late)} partitions have their preferred leader again")

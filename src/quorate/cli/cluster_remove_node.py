@@ -1,0 +1,60 @@
+"""``quorate cluster remove-node``: empty a node, take it out of the quorum and off the list of brokers."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quorate.cli.cluster_moves import carry_out, show_plan, wait_for_moves
+from quorate.cli.cluster_options import BootstrapOption, open_client
+from quorate.cli.spark_options import interruptible
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId
+
+if TYPE_CHECKING:
+    from quorate.client.kafka_client import KafkaClient
+
+
+def remove_node(
+    bootstrap_server: BootstrapOption,
+    node_id: Annotated[int, typer.Option(min=0, help="The node that is to go.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Give up the replicas that it holds, instead of moving them elsewhere.")
+    ] = False,
+) -> None:
+    """Move a node's partitions to the others, then remove it for good. Its process ends by itself."""
+    node = NodeId(node_id)
+    with open_client(bootstrap_server) as client, interruptible("the node is still part of the cluster"):
+        known = client.brokers.registered()
+        quorum = client.quorum.describe()
+        if node not in known.brokers and node not in quorum.members:
+            raise QuorateError(f"the cluster has no node {node}")
+        if quorum.voters == [node]:
+            raise QuorateError(f"node {node} is the only voter of the quorum: promote another one first")
+        if node in known.brokers and not force:
+            _drain(client, node)
+        # The quorum first: for that the node's own vote may still be needed.
+        client.quorum.remove_member(node, known.cluster_id)
+        client.brokers.unregister(node)
+    print(f"removed node {node}", flush=True)
+
+
+def _drain(client: "KafkaClient", node: NodeId) -> None:
+    from quorate.cli.cluster_image import describe_image
+    from quorate.client.topic_partition import TopicPartition
+    from quorate.metadata.rebalancing import drain_plan
+
+    image = describe_image(client)
+    plan = drain_plan(image, node)
+    leaving = [
+        TopicPartition(name.topic, name.partition)
+        for name, state in image.hosted_partitions(node)
+        if node in state.removing_replicas
+    ]
+    if plan:
+        show_plan(image, plan)
+        carry_out(client, plan)
+    if leaving:
+        wait_for_moves(client, leaving)
+    left = describe_image(client).replica_count(node)
+    if left:
+        raise QuorateError(f"node {node} has been given {left} new replicas meanwhile: run the command again")

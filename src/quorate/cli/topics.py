@@ -1,0 +1,186 @@
+"""``quorate topics``: create, list, describe, alter and delete topics."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from quorate.cli.cluster_options import BootstrapOption, node_list, open_client, print_table
+from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.kernel.errors import ErrorCode, QuorateError
+from quorate.kernel.ids import TopicName
+
+if TYPE_CHECKING:
+    from quorate.client.cluster_metadata import TopicMetadata
+    from quorate.client.kafka_client import KafkaClient
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics.")]
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic config; may be repeated.")
+]
+
+
+@app.command()
+def create(
+    names: NamesArgument,
+    bootstrap_server: BootstrapOption,
+    partitions: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
+    replication_factor: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Create topics."""
+    from quorate.client.topics import BROKER_DEFAULT, NewTopic
+
+    configs = _parse_configs(config)
+    new = [
+        NewTopic(
+            name=TopicName(name),
+            partitions=partitions or BROKER_DEFAULT,
+            replication_factor=replication_factor or BROKER_DEFAULT,
+            configs=configs,
+        )
+        for name in names
+    ]
+    with open_client(bootstrap_server) as client:
+        for name in client.topics.create(new):
+            print(f"created {name}")
+
+
+@app.command("list")
+def list_topics(
+    bootstrap_server: BootstrapOption,
+    internal: Annotated[bool, typer.Option("--internal", help="Show the cluster's own topics too.")] = False,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """List topics."""
+    with open_client(bootstrap_server) as client:
+        topics = client.cluster.metadata().topics
+    rows = [_summary(topic) for _, topic in sorted(topics.items()) if internal or not topic.is_internal]
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(rows).decode())
+        return
+    print_table(
+        ["topic", "partitions", "replicas", "id"],
+        [[row["topic"], row["partition_count"], row["replication_factor"], row["topic_id"]] for row in rows],
+    )
+    print(f"{len(rows)} topics")
+
+
+@app.command()
+def describe(
+    names: NamesArgument, bootstrap_server: BootstrapOption, output_format: FormatOption = OutputFormat.TEXT
+) -> None:
+    """Show the partitions and configs of topics."""
+    with open_client(bootstrap_server) as client:
+        topics = _existing(client, names)
+        configs = client.configs.describe_topics(names)
+    described = [
+        _summary(topics[TopicName(name)])
+        | {
+            "partitions": _partitions(topics[TopicName(name)]),
+            "configs": {key: entry.value for key, entry in configs[TopicName(name)].items() if entry.is_set_on_topic},
+        }
+        for name in names
+    ]
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(described).decode())
+        return
+    for topic in described:
+        _show(topic)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    bootstrap_server: BootstrapOption,
+    partitions: Annotated[int | None, typer.Option(min=1, help="More partitions than it has.")] = None,
+    config: ConfigOption = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to its default; may be repeated.")
+    ] = None,
+) -> None:
+    """Add partitions to a topic, or change its configs."""
+    if partitions is None and not config and not delete_config:
+        raise QuorateError("nothing to change: give --partitions, --config or --delete-config")
+    configs = _parse_configs(config)
+    with open_client(bootstrap_server) as client:
+        _existing(client, [name])
+        if configs or delete_config:
+            client.configs.alter_topic(name, values=configs, delete=delete_config or ())
+        if partitions is not None:
+            client.topics.add_partitions({name: partitions})
+    print(f"altered {name}")
+
+
+@app.command()
+def delete(names: NamesArgument, bootstrap_server: BootstrapOption) -> None:
+    """Delete topics and all that is in them."""
+    with open_client(bootstrap_server) as client:
+        client.topics.delete(names)
+    for name in names:
+        print(f"deleted {name}")
+
+
+def _parse_configs(given: list[str] | None) -> dict[str, str]:
+    configs = {}
+    for text in given or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise QuorateError(f"--config {text!r} is not of the form NAME=VALUE")
+        configs[name] = value
+    return configs
+
+
+def _existing(client: "KafkaClient", names: list[str]) -> "dict[TopicName, TopicMetadata]":
+    topics = dict(client.cluster.metadata(names).topics)
+    for name in names:
+        topic = topics.get(TopicName(name))
+        if topic is None or topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
+            raise QuorateError(f"there is no topic {name}")
+    return topics
+
+
+def _summary(topic: "TopicMetadata") -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": max((len(each.replicas) for each in topic.partitions.values()), default=0),
+    }
+
+
+def _partitions(topic: "TopicMetadata") -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": index,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+            "offline": partition.offline_replicas,
+        }
+        for index, partition in sorted(topic.partitions.items())
+    ]
+
+
+def _show(topic: dict[str, Any]) -> None:
+    print(f"topic {topic['topic']}, id {topic['topic_id']}")
+    print_table(
+        ["partition", "leader", "epoch", "replicas", "in sync", "offline"],
+        [
+            [
+                row["partition"],
+                "none" if row["leader"] is None else row["leader"],
+                row["leader_epoch"],
+                node_list(row["replicas"]),
+                node_list(row["isr"]),
+                node_list(row["offline"]),
+            ]
+            for row in topic["partitions"]
+        ],
+    )
+    for name, value in sorted(topic["configs"].items()):
+        print(f"{name} = {value}")
