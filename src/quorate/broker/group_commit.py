@@ -26,18 +26,19 @@ class GroupCommit:
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._loop = loop
         self._executor = executor
-        self._requested: set[Syncable] = set()
-        self._running: set[Syncable] = set()
+        #: Dicts for their order: which log is synced first must not depend on where objects are in memory.
+        self._requested: dict[Syncable, None] = {}
+        self._running: dict[Syncable, None] = {}
         self._start_scheduled = False
         self._idle: asyncio.Future[None] | None = None
 
     def request(self, log: Syncable) -> None:
         """Have everything that was appended to the log so far made durable."""
-        self._requested.add(log)
+        self._requested[log] = None
         self._schedule_start()
 
     def forget(self, log: Syncable) -> None:
-        self._requested.discard(log)
+        self._requested.pop(log, None)
 
     def is_running(self, log: Syncable) -> bool:
         return log in self._running
@@ -56,15 +57,14 @@ class GroupCommit:
 
     def _start(self) -> None:
         self._start_scheduled = False
-        startable = self._requested - self._running
-        self._requested -= startable
-        for log in startable:
-            self._running.add(log)
+        for log in [log for log in self._requested if log not in self._running]:
+            del self._requested[log]
+            self._running[log] = None
             future = self._loop.run_in_executor(self._executor, log.sync)
             future.add_done_callback(lambda done, log=log: self._done(log, done))  # type: ignore[misc]
 
     def _done(self, log: Syncable, done: "asyncio.Future[None]") -> None:
-        self._running.discard(log)
+        self._running.pop(log, None)
         if log in self._requested:
             self._schedule_start()
         error = None if done.cancelled() else done.exception()

@@ -16,19 +16,20 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.broker.config import NodeConfig
+from quorate.broker.config import Durability, NodeConfig
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.metadata_store import everything_in
-from quorate.broker.partitions import Partitions
+from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quorum.identity import settle_cluster_id
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
+from quorate.broker.replication.replication import Replication
 from quorate.kernel.address import Address
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
@@ -38,6 +39,7 @@ from quorate.metadata.commands import CreateTopic
 from quorate.metadata.config_definitions import ConfigValue
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import broker_value
+from quorate.replication.leader import ReplicationConfig
 
 logger = logging.getLogger(__name__)
 
@@ -132,15 +134,31 @@ class Node:
     def _open_partitions(self) -> None:
         """Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current."""
         self.partitions = Partitions(
-            disk=self.disk,
-            data_dir=self.config.data_dir,
-            view=self.view,
-            durability=self.config.durability,
-            group_commit=self.group_commit,
+            PartitionsConfig(data_dir=self.config.data_dir, view=self.view, durability=self.config.durability),
+            self.disk,
+            self.group_commit,
         )
+        self.replication = self._make_replication()
+        self.partitions.connect(self.replication)
+        self.quorum.serve_replication(self.replication)
         image = self.metadata.image
         self.partitions.metadata_changed(image, everything_in(image))
         self.metadata.subscribe(self.partitions.metadata_changed)
+
+    def _make_replication(self) -> Replication:
+        return Replication(
+            self.config.node_id,
+            self._registration.broker_epoch,
+            self.metadata,
+            ReplicationConfig(
+                requires_sync=self.config.durability is Durability.FSYNC,
+                replica_lag_time_max_ms=self.int_config("replica.lag.time.max.ms"),
+            ),
+            loop=self.loop,
+            find_led=self.partitions.led_by_key,
+            call=self.quorum.call_replica,
+            first_session=self.random.randrange(1 << 48),
+        )
 
     def _make_housekeeping(self) -> Housekeeping:
         return Housekeeping(
@@ -184,6 +202,7 @@ class Node:
     async def stop(self) -> None:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
         self._registration.stop()
+        self.replication.stop()
         await self._housekeeping.stop()
         self.groups.stop()
         await self.group_commit.wait_until_idle()

@@ -1,12 +1,12 @@
-"""One partition on this node: its log, its high watermark, and those who wait for it to move.
+"""One replica of a partition on this node: its log, its part as leader or follower, and those who wait for it.
 
-The high watermark is the end of what is committed. With one replica that is what the durability setting asks for: what
-is on the disk (``fsync``), or what the operating system has (``os``). Consumers never see beyond it, and ``acks=all``
-is answered when it passes the write.
+The high watermark is the end of what is committed: on every replica that must have it and, with durability ``fsync``,
+on their disks. Consumers never see beyond it, and ``acks=all`` is answered when it passes the write. Which part this
+node plays comes from the metadata image alone; the rules of both parts are in ``quorate.replication``.
 """
 
+import enum
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -15,9 +15,24 @@ import msgspec
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition_settings import PartitionSettings
+from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
+from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.image import TopicPartition
+from quorate.replication import follower as f
+from quorate.replication.acks import Ack, AckTracker
+from quorate.replication.leader import LeaderReplica, LeaderStart, ReplicationConfig
+from quorate.replication.leader_events import (
+    HighWatermarkAdvanced,
+    LeaderAppended,
+    LeaderDurable,
+    LeaderEffect,
+    LeaderEvent,
+    MinInsyncReplicasChanged,
+    ProposeIsr,
+)
+from quorate.replication.replica_fetch import ReplicaLog
 from quorate.storage.appending import AppendInfo
 from quorate.storage.log import PartitionLog
 
@@ -36,70 +51,227 @@ class Watcher(Protocol):
         ...
 
 
+class FollowerWatch(Protocol):
+    """A follower that has asked for what comes next."""
+
+    def has_records(self, partition: "Partition") -> None: ...
+
+    def has_watermark(self, partition: "Partition") -> None: ...
+
+
+class ReplicationPort(Protocol):
+    """What a partition asks of the node around it."""
+
+    def now_ms(self) -> int:
+        """Of a clock that does not jump."""
+        ...
+
+    def propose_isr(self, partition: "Partition", proposal: ProposeIsr) -> None: ...
+
+    def is_unsettled(self, partition: "Partition") -> None:
+        """A follower may be behind: the leader wants to hear of the passing of time."""
+        ...
+
+    def synced_as_follower(self, partition: "Partition") -> None:
+        """What was fetched is durable: more may be asked for."""
+        ...
+
+
+class Taken(enum.Enum):
+    """What became of a leader's answer."""
+
+    DONE = "done"  # Ask again.
+    SYNCING = "syncing"  # Ask again when the port is told.
+    BACK_OFF = "back off"  # Ask again after a while.
+
+
 class Partition:
     def __init__(
         self,
         identity: TopicPartition,
         log: PartitionLog,
         settings: PartitionSettings,
-        leader_epoch: LeaderEpoch,
         *,
         durability: Durability,
         group_commit: GroupCommit,
+        replication: ReplicationPort,
     ) -> None:
         self.identity = identity
         self.log = log
         self.settings = settings
-        self.leader_epoch = leader_epoch
         self._durability = durability
         self._group_commit = group_commit
-        #: Never moves back while this node leads.
-        self.high_watermark = self._committed_end()
-        #: Writes in offset order that wait for the high watermark to reach the offset after them.
-        self._uncommitted: deque[tuple[Offset, CommitCallback]] = deque()
-        self._watchers: set[Watcher] = set()
+        self._replication = replication
+        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
+        self.high_watermark = log.log_start_offset
+        self.leading: LeaderReplica | None = None
+        self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
+        self.following: f.FollowerReplica | None = None
+        #: Followers that have asked for what comes after the log's end, or for a newer watermark.
+        self.asking_followers: dict[NodeId, FollowerWatch] = {}
+        self._watchers: dict[Watcher, None] = {}
         self._after_retirement: Callable[[], None] | None = None
-        #: Set when the partition cannot be served any more: deleted, or its disk failed.
+        #: Set when the replica cannot be served any more: deleted, moved away, or its disk failed.
         self.failure: KafkaError | None = None
-        if self.high_watermark < log.log_end_offset:
-            group_commit.request(self)
 
     def __str__(self) -> str:
         return f"{self.identity.topic}-{self.identity.partition}"
 
-    def become_leader(self, leader_epoch: LeaderEpoch) -> None:
-        if leader_epoch != self.leader_epoch:
-            self.leader_epoch = leader_epoch
-            self.log.assign_epoch_start(leader_epoch)
+    # Which part to play.
+
+    def lead(self, start: LeaderStart, config: ReplicationConfig) -> None:
+        """Take writes in the leader epoch of ``start``; its offsets are filled in here."""
+        self._leave_part()
+        self.leader_epoch = start.leader.leader_epoch
+        self.log.assign_epoch_start(self.leader_epoch)
+        log_end = self.log.log_end_offset
+        start = msgspec.structs.replace(
+            start,
+            log_end_offset=log_end,
+            durable_offset=self.log.synced_end_offset,
+            high_watermark=min(max(self.high_watermark, self.log.log_start_offset), log_end),
+            min_insync_replicas=self.settings.min_insync_replicas,
+        )
+        self.leading = LeaderReplica(start, config)
+        self.high_watermark = self.leading.high_watermark
+        self._acks = AckTracker(self.high_watermark)
+        if self.log.synced_end_offset < log_end:
+            self._group_commit.request(self)
+        self._tell_watchers()
+
+    def follow(self, leader: PartitionLeader, *, is_unclean: bool) -> None:
+        self._leave_part()
+        self.leader_epoch = leader.leader_epoch
+        self.following = f.FollowerReplica(leader, high_watermark=self.high_watermark, is_unclean=is_unclean)
+        self._tell_watchers()
+
+    def wait_for_leader(self, leader_epoch: LeaderEpoch) -> None:
+        """Nobody leads: serve nothing until somebody does."""
+        self._leave_part()
+        self.leader_epoch = leader_epoch
+        self._tell_watchers()
+
+    def _leave_part(self) -> None:
+        self.leading = None
+        self.following = None
+        self.asking_followers.clear()
+        self._settle(self._acks.close(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def require_leading(self) -> LeaderReplica:
+        if self.failure is not None:
+            raise self.failure
+        if self.leading is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.leading
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
         self.log.update_config(settings.log)
+        self.step(MinInsyncReplicasChanged(min_insync_replicas=settings.min_insync_replicas))
 
-    def append(self, batches: memoryview, now_ms: int) -> AppendInfo:
-        if self.failure is not None:
-            raise self.failure
+    # As leader.
+
+    def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
+        leading = self.require_leading()
+        refusal = leading.check_writable(acks_all=acks_all)
+        if refusal is not None:
+            raise KafkaError(refusal)
         info = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if self._durability is Durability.FSYNC:
             self._group_commit.request(self)
-        else:
-            self._advance()
+        appended = LeaderAppended(log_end_offset=self.log.log_end_offset, now_ms=self._replication.now_ms())
+        self._carry_out(leading.step(appended))
+        if not leading.is_settled:
+            self._replication.is_unsettled(self)
+        for watch in tuple(self.asking_followers.values()):
+            watch.has_records(self)
         return info
 
     def when_committed(self, end_offset: Offset, callback: CommitCallback) -> None:
         """Call back once the high watermark has reached ``end_offset``, or with the error that prevents it."""
         if self.failure is not None:
             callback(self.failure)
-        elif self.high_watermark >= end_offset:
-            callback(None)
         else:
-            self._uncommitted.append((end_offset, callback))
+            enough = self.leading is not None and self.leading.has_enough_replicas
+            self._settle(self._acks.add(callback, end_offset, enough_replicas=enough))
+
+    def step(self, event: LeaderEvent) -> None:
+        """Something happened that concerns the leader; nothing where this node does not lead."""
+        if self.leading is not None and self.failure is None:
+            self._carry_out(self.leading.step(event))
+
+    def _carry_out(self, effects: list[LeaderEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                self._watermark_advanced(effect.offset)
+            else:
+                self._replication.propose_isr(self, effect)
+
+    def _watermark_advanced(self, offset: Offset) -> None:
+        self.high_watermark = offset
+        enough = self.leading is None or self.leading.has_enough_replicas
+        self._settle(self._acks.advance(offset, enough_replicas=enough))
+        self._tell_watchers()
+        for watch in tuple(self.asking_followers.values()):
+            watch.has_watermark(self)
+
+    # As follower.
+
+    @property
+    def replica_log(self) -> ReplicaLog:
+        log = self.log
+        return ReplicaLog(log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, epochs=log.epochs)
+
+    def take(self, answer: f.FetchAnswered, records: Buffer) -> Taken:
+        """Carry out what the leader's answer means for this replica."""
+        if self.following is None or self.failure is not None:
+            return Taken.BACK_OFF
+        try:
+            taken = Taken.DONE
+            for effect in self.following.step(answer, self.replica_log):
+                taken = self._take_effect(effect, records)
+        except (KafkaError, f.CommittedRecordsWouldBeLost) as error:
+            logger.error("replica failed partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
+            self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            return Taken.BACK_OFF
+        return taken
+
+    def _take_effect(self, effect: f.FollowerEffect, records: Buffer) -> Taken:
+        match effect:
+            case f.AppendRecords():
+                return self._append_fetched(records)
+            case f.TruncateTo(offset=offset):
+                logger.info("truncated partition=%s epoch=%s end=%s", self, self.leader_epoch, offset)
+                self.log.truncate_to(offset)
+            case f.TruncateFullyAndStartAt(offset=offset):
+                logger.info("starts anew partition=%s epoch=%s start=%s", self, self.leader_epoch, offset)
+                self.log.truncate_fully_and_start_at(offset)
+            case f.AdvanceLogStart(offset=offset):
+                self.log.delete_records_before(offset)
+            case HighWatermarkAdvanced(offset=offset):
+                self._watermark_advanced(offset)
+            case f.BackOff():
+                return Taken.BACK_OFF
+        return Taken.DONE
+
+    def _append_fetched(self, records: Buffer) -> Taken:
+        assert self.following is not None
+        self.log.append_as_follower(records)
+        for effect in self.following.step(f.RecordsAppended(), self.replica_log):
+            self._take_effect(effect, b"")
+        if self._durability is Durability.OS:
+            return Taken.DONE
+        self._group_commit.request(self)
+        return Taken.SYNCING
+
+    # For readers.
 
     def watch(self, watcher: Watcher) -> None:
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     def release_watchers(self) -> None:
         for watcher in tuple(self._watchers):
@@ -112,6 +284,8 @@ class Partition:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if target > self.log.log_start_offset:
             self.log.delete_records_before(target)
+            for watch in tuple(self.asking_followers.values()):
+                watch.has_watermark(self)
         return self.log.log_start_offset
 
     def check_leader_epoch(self, claimed: int) -> None:
@@ -121,6 +295,8 @@ class Partition:
         if claimed < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    # Its end, and its disk.
 
     def retire(self, failure: KafkaError, then: Callable[[], None]) -> None:
         """Serve no more, tell everybody who waits, and call ``then`` once no sync touches the log any more."""
@@ -138,33 +314,28 @@ class Partition:
         if self._after_retirement is not None:
             self._after_retirement()
         elif self.failure is None:
-            self._advance()
+            if self.leading is not None:
+                self.step(LeaderDurable(offset=self.log.synced_end_offset))
+            elif self.log.synced_end_offset >= self.log.log_end_offset:
+                self._replication.synced_as_follower(self)
 
     def sync_failed(self, error: Exception) -> None:
-        """After a failed sync nobody knows what the disk holds: the partition stops until the node is restarted."""
+        """After a failed sync nobody knows what the disk holds: the replica stops until the node is restarted."""
         self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} could not be synced: {error}"))
         if self._after_retirement is not None:
             self._after_retirement()
-
-    def _committed_end(self) -> Offset:
-        return self.log.synced_end_offset if self._durability is Durability.FSYNC else self.log.log_end_offset
-
-    def _advance(self) -> None:
-        committed = self._committed_end()
-        if committed <= self.high_watermark:
-            return
-        self.high_watermark = committed
-        while self._uncommitted and self._uncommitted[0][0] <= committed:
-            self._uncommitted.popleft()[1](None)
-        self._tell_watchers()
 
     def _fail(self, failure: KafkaError) -> None:
         if self.failure is not None:
             return
         self.failure = failure
-        while self._uncommitted:
-            self._uncommitted.popleft()[1](failure)
+        for ack in self._acks.close(failure.code):
+            ack.write(failure)
         self._tell_watchers()
+
+    def _settle(self, acks: list[Ack[CommitCallback]]) -> None:
+        for ack in acks:
+            ack.write(None if ack.error is None else KafkaError(ack.error))
 
     def _tell_watchers(self) -> None:
         for watcher in tuple(self._watchers):
@@ -172,7 +343,7 @@ class Partition:
 
 
 class OfflinePartition(msgspec.Struct, frozen=True):
-    """A partition whose log could not be opened: it answers everything with the reason."""
+    """A replica whose log could not be opened: it answers everything with the reason."""
 
     identity: TopicPartition
     failure: KafkaError

@@ -8,16 +8,20 @@ import asyncio
 from collections.abc import Sequence
 
 from quorate.broker.fetch_sessions import FetchTarget
+from quorate.broker.leader_hints import leader_hint
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
-from quorate.protocol.messages.fetch import EpochEndOffset, PartitionData
+from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
 _READ_COMMITTED = 1
 _NO_RECORDS = b""
+TOPIC_IDS_FROM = 13
+_HINTS_FROM = 12
+NO_HINT = PartitionData().current_leader
 #: The default itself, by which an encoder sees at once that there is nothing to write.
 _NO_DIVERGENCE = PartitionData().diverging_epoch
 
@@ -30,14 +34,17 @@ class PartitionReads:
         node: Node,
         targets: Sequence[FetchTarget],
         *,
-        uses_topic_ids: bool,
+        api_version: int,
         max_bytes: int,
         min_bytes: int,
         isolation_level: int,
+        rack_id: str,
     ) -> None:
         self._node = node
         self._targets = targets
-        self._uses_topic_ids = uses_topic_ids
+        self._uses_topic_ids = api_version >= TOPIC_IDS_FROM
+        self._gives_hints = api_version >= _HINTS_FROM
+        self._rack_id = rack_id
         self._max_bytes = max_bytes
         self._min_bytes = min_bytes
         self._isolation_level = isolation_level
@@ -92,22 +99,40 @@ class PartitionReads:
         index = target.request.partition
         try:
             if self._uses_topic_ids:
-                partition = self._node.partitions.led_by_id(target.topic_id, index)
+                partition = self._node.partitions.replica_by_id(target.topic_id, index)
             else:
-                partition = self._node.partitions.led(TopicName(target.topic), PartitionIndex(index))
+                partition = self._node.partitions.replica(TopicName(target.topic), PartitionIndex(index))
+            if partition.leading is None and (not self._rack_id or partition.following is None):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
                 watched.append(position)
             return self._read_partition(partition, target)
         except KafkaError as error:
             self._has_news = True
-            return PartitionData(partition_index=index, error_code=error.code, high_watermark=-1, records=_NO_RECORDS)
+            return PartitionData(
+                partition_index=index,
+                error_code=error.code,
+                high_watermark=-1,
+                current_leader=self._hint(target, error.code),
+                records=_NO_RECORDS,
+            )
+
+    def _hint(self, target: FetchTarget, error: ErrorCode) -> LeaderIdAndEpoch:
+        if self._gives_hints:
+            image = self._node.metadata.image
+            name = target.topic or image.topic_names.get(TopicId(target.topic_id), "")
+            leader = leader_hint(image, name, target.request.partition, error)
+            if leader is not None:
+                return LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.leader_epoch)
+        return NO_HINT
 
     def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
         request = target.request
         partition.check_leader_epoch(request.current_leader_epoch)
         diverging = _diverging_epoch(partition, request.last_fetched_epoch, request.fetch_offset)
         records: Buffer | FileRegion = _NO_RECORDS
-        if diverging is not None:
+        preferred = self._nearer_replica(partition)
+        if diverging is not None or preferred is not None:
             self._has_news = True
         else:
             records = self._records(partition, Offset(request.fetch_offset), request.partition_max_bytes)
@@ -118,12 +143,25 @@ class PartitionReads:
             last_stable_offset=partition.high_watermark,
             log_start_offset=partition.log.log_start_offset,
             diverging_epoch=diverging or _NO_DIVERGENCE,
+            preferred_read_replica=NO_NODE if preferred is None else preferred,
             aborted_transactions=() if self._isolation_level == _READ_COMMITTED else None,
             records=records,
         )
 
+    def _nearer_replica(self, partition: Partition) -> NodeId | None:
+        """An in-sync replica in the consumer's rack, if the leader is in another (KIP-392)."""
+        leading = partition.leading
+        if not self._rack_id or leading is None:
+            return None
+        brokers = self._node.metadata.image.brokers
+        near = [node for node in sorted(leading.isr) if node in brokers and brokers[node].rack == self._rack_id]
+        return near[0] if near and leading.leader.node_id not in near else None
+
     def _records(self, partition: Partition, offset: Offset, max_bytes: int) -> Buffer | FileRegion:
         log = partition.log
+        if partition.leading is None and offset > partition.high_watermark:
+            # The leader may have committed it already: this replica does not know yet (KIP-392).
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         budget = min(max_bytes, self._max_bytes - self._size_bytes)

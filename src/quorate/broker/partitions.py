@@ -1,71 +1,98 @@
-"""The partitions of this node: opened, reconfigured and deleted as the metadata says, and looked up by requests."""
+"""The replicas on this node: opened, given their part, reconfigured and deleted as the metadata says."""
 
 import logging
 from collections.abc import Iterator
 from uuid import UUID
 
+import msgspec
+
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition import OfflinePartition, Partition
 from quorate.broker.partition_settings import partition_settings
+from quorate.broker.replication.messages import PartitionKey
+from quorate.broker.replication.replication import Replication
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, PartitionIndex, TopicId, TopicName
-from quorate.metadata.effective_configs import BrokerView
-from quorate.metadata.image import Delta, MetadataImage, TopicPartition
+from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.leaders import PartitionLeader
+from quorate.metadata.effective_configs import BrokerView, topic_values
+from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPartition
+from quorate.replication.leader import LeaderStart
+from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
 from quorate.storage.checkpoints import read_topic_id, write_topic_id
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 
+class PartitionsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    data_dir: str
+    view: BrokerView
+    durability: Durability
+
+
 class Partitions:
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        data_dir: str,
-        view: BrokerView,
-        durability: Durability,
-        group_commit: GroupCommit,
-    ) -> None:
+    def __init__(self, config: PartitionsConfig, disk: Disk, group_commit: GroupCommit) -> None:
         self._disk = disk
-        self._data_dir = data_dir
-        self._view = view
-        self._durability = durability
+        self._data_dir = config.data_dir
+        self._view = config.view
+        self._durability = config.durability
         self._group_commit = group_commit
         self._image = MetadataImage()
         self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
+        #: Of the brokers that may be in sync.
+        self._broker_epochs: dict[NodeId, BrokerEpoch] = {}
+
+    def connect(self, replication: Replication) -> None:
+        self._replication = replication
 
     def __iter__(self) -> Iterator[Partition]:
-        """The partitions that can be served."""
+        """The replicas that work."""
         return (p for p in list(self._by_name.values()) if isinstance(p, Partition) and p.failure is None)
 
     def led(self, topic: TopicName, index: PartitionIndex) -> Partition:
         """The partition, which this node leads; otherwise the error that the client is to see."""
+        partition = self.replica(topic, index)
+        if partition.leading is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def replica(self, topic: TopicName, index: PartitionIndex) -> Partition:
+        """The partition, of which this node has a working replica."""
         partition = self._by_name.get((topic, index))
         if partition is None:
             if self._image.partition(topic, index) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if isinstance(partition, OfflinePartition):
-            raise partition.failure
         if partition.failure is not None:
             raise partition.failure
+        assert isinstance(partition, Partition)
         return partition
 
     def led_by_id(self, topic_id: UUID, index: int) -> Partition:
+        return self.led(self._name(topic_id), PartitionIndex(index))
+
+    def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
+        return self.replica(self._name(topic_id), PartitionIndex(index))
+
+    def led_by_key(self, key: PartitionKey) -> Partition:
+        return self.led_by_id(*key)
+
+    def _name(self, topic_id: UUID) -> TopicName:
         name = self._image.topic_names.get(TopicId(topic_id))
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.led(name, PartitionIndex(index))
+        return name
 
     def metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
         """Carry out what a metadata change means for this node."""
         self._image = image
+        if delta.changed_brokers:
+            self._brokers_changed()
         for topic in delta.deleted_topics:
             for index in topic.partitions:
-                self._delete(TopicPartition(topic.topic_id, topic.name, index))
+                self._remove(topic.name, index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         for identity in delta.changed_partitions:
             self._change(identity)
         if delta.brokers_reconfigured:
@@ -82,18 +109,66 @@ class Partitions:
                 logger.error("log not closed cleanly partition=%s error=%s", partition, error)
         self._by_name.clear()
 
+    def _brokers_changed(self) -> None:
+        epochs = {broker.node_id: broker.broker_epoch for broker in self._image.brokers.values() if broker.is_active}
+        if epochs == self._broker_epochs:
+            return
+        self._broker_epochs = epochs
+        for partition in self:
+            partition.step(LiveBrokersChanged(broker_epochs=epochs))
+
     def _change(self, identity: TopicPartition) -> None:
         state = self._image.partition(identity.topic, identity.partition)
         assert state is not None
         if self._view.node_id not in state.replicas:
+            self._remove(identity.topic, identity.partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        existing = self._by_name.get((identity.topic, identity.partition))
-        if isinstance(existing, Partition) and existing.failure is None:
-            existing.become_leader(state.leader_epoch)
-        else:
-            self._by_name[identity.topic, identity.partition] = self._open(identity, state.leader_epoch)
+        partition = self._by_name.get((identity.topic, identity.partition))
+        if partition is None:
+            partition = self._by_name[identity.topic, identity.partition] = self._open(identity)
+        if isinstance(partition, Partition) and partition.failure is None:
+            self._give_part(partition, state)
 
-    def _open(self, identity: TopicPartition, leader_epoch: LeaderEpoch) -> Partition | OfflinePartition:
+    def _give_part(self, partition: Partition, state: PartitionState) -> None:
+        if state.leader_epoch == partition.leader_epoch:
+            if partition.leading is not None:
+                partition.step(MembershipChanged(membership=_membership(state)))
+                self._replication.is_unsettled(partition)
+            return
+        leader = PartitionLeader(state.leader, state.leader_epoch)
+        if state.leader == self._view.node_id:
+            partition.lead(self._leader_start(leader, state), self._replication.config)
+            self._replication.leads(partition)
+        elif state.leader == NO_NODE:
+            partition.wait_for_leader(state.leader_epoch)
+            self._replication.rests(partition)
+        else:
+            topic = partition.identity.topic
+            allows_unclean = bool(topic_values(self._image, self._view, topic)["unclean.leader.election.enable"])
+            partition.follow(leader, is_unclean=allows_unclean)
+            self._replication.follows(partition)
+        logger.info(
+            "leadership changed node=%s partition=%s leader=%s epoch=%s",
+            self._view.node_id,
+            partition,
+            state.leader,
+            state.leader_epoch,
+        )
+
+    def _leader_start(self, leader: PartitionLeader, state: PartitionState) -> LeaderStart:
+        """What the image knows; the partition knows its own offsets."""
+        return LeaderStart(
+            leader=leader,
+            membership=_membership(state),
+            broker_epochs=self._broker_epochs,
+            log_end_offset=Offset(0),
+            durable_offset=Offset(0),
+            high_watermark=Offset(0),
+            min_insync_replicas=1,
+            now_ms=self._replication.now_ms(),
+        )
+
+    def _open(self, identity: TopicPartition) -> Partition | OfflinePartition:
         directory = f"{self._data_dir}/{identity.topic}-{identity.partition}"
         try:
             self._set_aside_stray(directory, identity.topic_id)
@@ -101,12 +176,16 @@ class Partitions:
             log = PartitionLog.open(self._disk, directory, settings.log)
             if read_topic_id(self._disk, directory) is None:
                 write_topic_id(self._disk, directory, identity.topic_id)
-            log.assign_epoch_start(leader_epoch)
         except (OSError, KafkaError) as error:
             logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
             return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         return Partition(
-            identity, log, settings, leader_epoch, durability=self._durability, group_commit=self._group_commit
+            identity,
+            log,
+            settings,
+            durability=self._durability,
+            group_commit=self._group_commit,
+            replication=self._replication,
         )
 
     def _set_aside_stray(self, directory: str, topic_id: TopicId) -> None:
@@ -116,13 +195,18 @@ class Partitions:
             logger.warning("stray log set aside directory=%s topic_id=%s", directory, found)
             self._disk.rename(directory, f"{directory}.{found.hex}-stray")
 
-    def _delete(self, identity: TopicPartition) -> None:
-        partition = self._by_name.pop((identity.topic, identity.partition), None)
+    def _remove(self, topic: TopicName, index: PartitionIndex, failure: KafkaError) -> None:
+        partition = self._by_name.pop((topic, index), None)
         if isinstance(partition, Partition):
-            partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), then=partition.log.delete)
+            self._replication.rests(partition)
+            partition.retire(failure, then=partition.log.delete)
 
     def _reconfigure(self, topics: set[TopicName]) -> None:
         settings = {topic: partition_settings(self._image, self._view, topic) for topic in topics}
         for (topic, _), partition in self._by_name.items():
             if topic in settings and isinstance(partition, Partition):
                 partition.reconfigure(settings[topic])
+
+
+def _membership(state: PartitionState) -> PartitionMembership:
+    return PartitionMembership(replicas=state.replicas, isr=frozenset(state.isr), partition_epoch=state.partition_epoch)

@@ -220,6 +220,14 @@ _OWN = (
         documentation="How long the state of an idle idempotent producer is kept.",
     ),
     ConfigDefinition(
+        name="replica.lag.time.max.ms",
+        type=ConfigType.LONG,
+        default="10000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long a replica may be behind its leader before it counts as out of sync.",
+    ),
+    ConfigDefinition(
         name="replica.fetch.max.bytes",
         type=ConfigType.INT,
         default=str(2**20),

@@ -39,7 +39,9 @@ def _decide(image: MetadataImage, elections: Elections, asker: NodeId, change: I
     except KafkaError as error:
         return failed(name, error, state)
     proposed = msgspec.structs.replace(state, isr=tuple(member.node_id for member in change.new_isr))
-    accepted = elections.edits.change(name, _handed_over(image, elections, completed(elections, proposed)))
+    # A proposal that changes nothing is committed too: its leader wants to rule out an earlier one without an answer.
+    settled = _handed_over(image, elections, completed(elections, proposed))
+    accepted = elections.edits.change(name, settled, even_if_same=True)
     if accepted.leader != asker:
         return failed(name, KafkaError(ErrorCode.NEW_LEADER_ELECTED), accepted)
     return succeeded(name, accepted)

@@ -21,10 +21,16 @@ class PartitionEdits:
         edit = self._edits.get(name)
         return self._original(name) if edit is None else edit.state
 
-    def change(self, name: TopicPartition, new: PartitionState, *, unclean: bool = False) -> PartitionState:
-        """Make this the partition's state. The leader epoch grows by one if leadership changed in any edit."""
+    def change(
+        self, name: TopicPartition, new: PartitionState, *, unclean: bool = False, even_if_same: bool = False
+    ) -> PartitionState:
+        """Make this the partition's state. The leader epoch grows by one if leadership changed in any edit.
+
+        ``even_if_same`` gives a new partition epoch to a state that does not change, which rules out for good every
+        proposal made from the old one.
+        """
         before = self.current(name)
-        if new == before:
+        if new == before and not even_if_same:
             return before
         original = self._original(name)
         edit = self._edits.get(name)

@@ -31,6 +31,11 @@ class FollowerProgress:
         self._last_fetch_ms = now_ms
         self._log_end_at_last_fetch = log_end_offset
 
+    def log_grew(self, old_end_offset: Offset, now_ms: int) -> None:
+        """The leader appends: who had everything until now has not been lagging before."""
+        if self.fetch_offset == old_end_offset:
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
+
     def forget(self) -> None:
         """The follower was restarted: what its last life had on disk, this one may not have."""
         self.broker_epoch = None

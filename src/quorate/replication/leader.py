@@ -92,6 +92,16 @@ class LeaderReplica:
         """Until then the watermark may be behind one that an earlier leader showed (KIP-207)."""
         return self.high_watermark >= self.epoch_start_offset
 
+    @property
+    def is_settled(self) -> bool:
+        """Every replica is in sync and has everything: nothing changes by the passing of time."""
+        membership = self._isr.membership
+        return (
+            self.high_watermark == self._log_end_offset
+            and len(membership.isr) == len(membership.replicas)
+            and not self._isr.is_unsettled
+        )
+
     def check_writable(self, *, acks_all: bool) -> ErrorCode | None:
         return ErrorCode.NOT_ENOUGH_REPLICAS if acks_all and not self.has_enough_replicas else None
 
@@ -107,7 +117,9 @@ class LeaderReplica:
 
     def _apply(self, event: LeaderEvent) -> None:
         match event:
-            case LeaderAppended(log_end_offset=offset):
+            case LeaderAppended(log_end_offset=offset, now_ms=now_ms):
+                for progress in self._followers.values():
+                    progress.log_grew(self._log_end_offset, now_ms)
                 self._log_end_offset = self._not_back(self._log_end_offset, offset)
             case LeaderDurable(offset=offset):
                 self._durable_offset = max(self._durable_offset, offset)

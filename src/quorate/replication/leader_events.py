@@ -36,6 +36,8 @@ class ProposeIsr(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeaderAppended(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: Offset
+    #: A follower that stood at the old end was caught up until now, however long ago it asked.
+    now_ms: int
 
 
 class LeaderDurable(msgspec.Struct, frozen=True, kw_only=True):

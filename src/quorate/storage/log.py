@@ -67,6 +67,11 @@ class PartitionLog:
         return self._state.epochs.latest_epoch
 
     @property
+    def epochs(self) -> list[EpochStart]:
+        """Every leader epoch that the log knows, and where it starts; both rise."""
+        return self._state.epochs.entries()
+
+    @property
     def producers(self) -> ProducerStates:
         """To look at, not to change."""
         return self._state.producers

@@ -147,7 +147,7 @@ class ClusterModel:
         values = [f"{write}.{part}" for part in range(self.rng.randint(1, 3))]
         epoch = node.leader.leader.leader_epoch
         self.writes[write] = (node.log.end, [(epoch, value) for value in values])
-        if node.produce(values, write) is not None:
+        if node.produce(values, write, self.now_ms) is not None:
             self.open_writes[write] = node
 
     def _sync(self) -> None:

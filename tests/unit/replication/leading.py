@@ -46,8 +46,8 @@ def leader_of(
     return LeaderReplica(start, config)
 
 
-def appended(offset: int) -> LeaderAppended:
-    return LeaderAppended(log_end_offset=Offset(offset))
+def appended(offset: int, *, now_ms: int = 0) -> LeaderAppended:
+    return LeaderAppended(log_end_offset=Offset(offset), now_ms=now_ms)
 
 
 def fetched(follower: NodeId, offset: int, *, now_ms: int = 0, broker_epoch: int | None = None) -> FollowerFetched:

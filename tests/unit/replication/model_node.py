@@ -94,7 +94,7 @@ class ModelNode:
             self.lead(LiveBrokersChanged(broker_epochs=image.broker_epochs))
             self.lead(MembershipChanged(membership=image.membership))
 
-    def produce(self, values: list[str], write: str) -> int | None:
+    def produce(self, values: list[str], write: str, now_ms: int) -> int | None:
         """The offset of the first record; None if the write is refused."""
         assert self.leader is not None
         assert self.acks is not None
@@ -102,7 +102,7 @@ class ModelNode:
             return None
         base = self.log.end
         self.log.append([(self._epoch, value) for value in values])
-        self.lead(LeaderAppended(log_end_offset=Offset(self.log.end)))
+        self.lead(LeaderAppended(log_end_offset=Offset(self.log.end), now_ms=now_ms))
         self.ended += self.acks.add(write, Offset(self.log.end), enough_replicas=self.leader.has_enough_replicas)
         return base
 

@@ -1,24 +1,31 @@
 """Fetch, versions 4 to 18, with sessions (KIP-227) and topic ids from version 13 on.
 
-Gaps: ``rack_id`` is read but there is only one replica to choose; quotas are not applied.
+A consumer that names its rack is sent to an in-sync replica there (KIP-392). Gap: quotas are not applied.
 """
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.fetch_sessions import FetchPlan
+from quorate.broker.leader_hints import endpoints
 from quorate.broker.node import Node
-from quorate.broker.partition_reads import PartitionReads
+from quorate.broker.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
 from quorate.kernel.errors import KafkaError
-from quorate.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from quorate.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
 
-_SESSIONS_FROM = 7
-_TOPIC_IDS_FROM = 13
+_ENDPOINTS_FROM = 16
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> HandlerResult:
-    uses_topic_ids = context.api_version >= _TOPIC_IDS_FROM
+    uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
     try:
         plan = node.fetch_sessions.plan(request, uses_topic_ids=uses_topic_ids, now_ms=node.clock.now_ms())
     except KafkaError as error:
@@ -26,23 +33,26 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Handle
     reads = PartitionReads(
         node,
         list(plan.targets.values()),
-        uses_topic_ids=uses_topic_ids,
+        api_version=context.api_version,
         max_bytes=min(request.max_bytes, node.fetch_max_bytes),
         min_bytes=request.min_bytes,
         isolation_level=request.isolation_level,
+        rack_id=request.rack_id,
     )
     if reads.is_enough or request.max_wait_ms <= 0:
-        return _response(plan, reads)
+        return _response(node, context, plan, reads)
     # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
-    return _respond_later(plan, reads, reads.wait(request.max_wait_ms))
+    return _respond_later(node, context, plan, reads, reads.wait(request.max_wait_ms))
 
 
-async def _respond_later(plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]") -> FetchResponse:
+async def _respond_later(
+    node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]"
+) -> FetchResponse:
     await enough
-    return _response(plan, reads)
+    return _response(node, context, plan, reads)
 
 
-def _response(plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
+def _response(node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
     session = plan.session
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
@@ -54,10 +64,14 @@ def _response(plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
                 topic_so_far, partitions = topic, []
                 topics.append(FetchableTopicResponse(topic=topic[0], topic_id=topic[1], partitions=partitions))
             partitions.append(data)
+    leaders = [data.current_leader.leader_id for data in reads.results if data.current_leader is not NO_HINT]
+    where: Sequence[NodeEndpoint] = ()
+    if leaders and context.api_version >= _ENDPOINTS_FROM:
+        where = endpoints(node.metadata.image, leaders, NodeEndpoint)
     if session is None:
-        return FetchResponse(responses=topics)
+        return FetchResponse(responses=topics, node_endpoints=where)
     session.move_to_the_end([key for key, data in zip(plan.targets, reads.results, strict=True) if data.records])
-    return FetchResponse(session_id=session.session_id, responses=topics)
+    return FetchResponse(session_id=session.session_id, responses=topics, node_endpoints=where)
 
 
 API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle)

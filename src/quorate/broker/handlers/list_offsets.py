@@ -24,6 +24,7 @@ _LATEST_TIERED = -5
 #: The version in which each special timestamp came.
 _SPECIAL_FROM = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _LEADER_EPOCH_FROM = 4
+_OFFSET_NOT_AVAILABLE_FROM = 5
 
 #: Offset, timestamp and leader epoch; -1 for what does not exist.
 Found = tuple[int, int, int]
@@ -52,6 +53,8 @@ def _answer(
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         offset, timestamp, leader_epoch = _find(partition, wanted.timestamp)
     except KafkaError as error:
+        if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _OFFSET_NOT_AVAILABLE_FROM:
+            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -65,6 +68,9 @@ def _find(partition: Partition, timestamp: int) -> Found:
     log = partition.log
     match timestamp:
         case -1:
+            if partition.leading is not None and not partition.leading.has_caught_up_with_its_epoch:
+                # A new leader may not know yet what its predecessor has committed and shown (KIP-207).
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return partition.high_watermark, -1, partition.leader_epoch
         case -2 | -4:
             return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)

@@ -8,14 +8,17 @@ Gaps: transactional ids are refused until there are transactions; quotas are not
 from itertools import islice
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.leader_hints import endpoints, leader_hint
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
 from quorate.broker.recompression import recompress
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata.topic_names import INTERNAL_TOPICS
 from quorate.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -27,7 +30,9 @@ from quorate.records.validation import check_keys, validate_produced
 from quorate.storage.appending import AppendInfo
 
 _BATCHES_FROM = 3
+_HINTS_FROM = 10
 _TOPIC_IDS_FROM = 13
+_NO_HINT = PartitionProduceResponse().current_leader
 
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
@@ -36,8 +41,9 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Hand
         return None
     if request.acks == -1 and uncommitted:
         # Made here, not when the coroutine first runs: the client's time counts from now.
-        return _respond_later(request, answers, PendingProduce(node.loop, request.timeout_ms, uncommitted))
-    return _response(request, answers)
+        pending = PendingProduce(node.loop, request.timeout_ms, uncommitted)
+        return _respond_later(node, context.api_version, request, answers, pending)
+    return _response(node, request, answers)
 
 
 def _write(
@@ -46,6 +52,7 @@ def _write(
     """Append what the request has; the answers by position, and those among them that hold only once committed."""
     refusal = _refusal(api_version, request)
     now_ms = node.clock.now_ms()
+    acks_all = request.acks == -1
     answers: list[PartitionProduceResponse] = []
     uncommitted: list[UncommittedWrite] = []
     for topic in request.topic_data:
@@ -54,9 +61,9 @@ def _write(
                 if refusal is not None:
                     raise refusal
                 partition = _partition(node, api_version, topic, data.index)
-                info = partition.append(_checked(api_version, partition, data), now_ms)
+                info = partition.append(_checked(api_version, partition, data), now_ms, acks_all=acks_all)
             except KafkaError as error:
-                answers.append(_refused(data.index, error))
+                answers.append(_refused(node, api_version, topic, data.index, error))
                 continue
             if partition.high_watermark <= info.last_offset:
                 uncommitted.append((len(answers), partition, Offset(info.last_offset + 1)))
@@ -97,15 +104,24 @@ def _checked(api_version: int, partition: Partition, data: PartitionProduceData)
 
 
 async def _respond_later(
-    request: ProduceRequest, answers: list[PartitionProduceResponse], pending: PendingProduce
+    node: Node,
+    api_version: int,
+    request: ProduceRequest,
+    answers: list[PartitionProduceResponse],
+    pending: PendingProduce,
 ) -> ProduceResponse:
-    for position, error in (await pending.future).items():
-        answers[position] = _refused(answers[position].index, error)
-    return _response(request, answers)
+    errors = await pending.future
+    if errors:
+        topics = [topic for topic in request.topic_data for _ in topic.partition_data]
+        for position, error in errors.items():
+            index = answers[position].index
+            answers[position] = _refused(node, api_version, topics[position], index, error)
+    return _response(node, request, answers)
 
 
-def _response(request: ProduceRequest, answers: list[PartitionProduceResponse]) -> ProduceResponse:
+def _response(node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse]) -> ProduceResponse:
     remaining = iter(answers)
+    leaders = [answer.current_leader.leader_id for answer in answers if answer.current_leader is not _NO_HINT]
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -114,7 +130,8 @@ def _response(request: ProduceRequest, answers: list[PartitionProduceResponse]) 
                 partition_responses=list(islice(remaining, len(topic.partition_data))),
             )
             for topic in request.topic_data
-        ]
+        ],
+        node_endpoints=endpoints(node.metadata.image, leaders, NodeEndpoint) if leaders else (),
     )
 
 
@@ -127,8 +144,19 @@ def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
     )
 
 
-def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+def _refused(
+    node: Node, api_version: int, topic: TopicProduceData, index: int, error: KafkaError
+) -> PartitionProduceResponse:
+    hint = _NO_HINT
+    if api_version >= _HINTS_FROM:
+        image = node.metadata.image
+        name = topic.name or image.topic_names.get(TopicId(topic.topic_id), "")
+        leader = leader_hint(image, name, index, error.code)
+        if leader is not None:
+            hint = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.leader_epoch)
+    return PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, error_message=error.message, current_leader=hint
+    )
 
 
 API = Api(request=ProduceRequest, min_version=0, max_version=13, handle=handle)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from random import Random
+from typing import Protocol
 
 import msgspec
 
@@ -28,11 +29,22 @@ from quorate.raft.messages import Message, decode_message, encode_message
 from quorate.raft.node import RaftNode
 from quorate.raft.ready import QuorumState
 from quorate.transport.peer_config import PeerConfig, PeerIdentity
+from quorate.transport.peer_errors import PeerUnreachable
 from quorate.transport.peers import Peers
 
 logger = logging.getLogger(__name__)
 
 _JOIN_RETRY_S = 0.2
+#: The first byte of a request that is not for the quorum leader. No msgpack map, as those are, begins with it.
+_REPLICA_FETCH = b"\x01"
+
+
+class ReplicaServer(Protocol):
+    """Serves the other replicas of what this node leads."""
+
+    async def fetch(self, follower: NodeId, payload: bytes) -> bytes: ...
+
+    def peer_connected(self, node_id: NodeId) -> None: ...
 
 
 class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,7 @@ class Quorum:
         self._storage = storage
         self._store = store
         self._introduced: dict[NodeId, Address] = {}
+        self._replication: ReplicaServer | None = None
         self._joining: asyncio.Task[None] | None = None
         loop, random = environment.loop, environment.random
         self.peers: Peers | None = None
@@ -119,6 +132,16 @@ class Quorum:
         answer, _ = await self.leader_calls.ask(request, timeout_ms)
         return answer
 
+    # Replication uses the same links.
+
+    def serve_replication(self, replication: ReplicaServer) -> None:
+        self._replication = replication
+
+    async def call_replica(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        if self.peers is None:
+            raise PeerUnreachable("this node has no peers")
+        return await self.peers.request(node_id, _REPLICA_FETCH + payload, timeout_ms)
+
     # What peers say.
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
@@ -129,7 +152,9 @@ class Quorum:
             return
         self.driver.message_received(message)
 
-    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:  # noqa: ARG002 - all nodes are equal
+    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:
+        if payload[:1] == _REPLICA_FETCH:
+            return self._serve_replica(sender, payload[1:])
         return self._answer(payload)
 
     def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:  # noqa: ARG002
@@ -139,11 +164,18 @@ class Quorum:
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
         self.leader_calls.leader_changed()
+        if self._replication is not None:
+            self._replication.peer_connected(node_id)
 
     def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
         if refused:
             self.driver.peer_gone(node_id)
             self._leadership.broker_gone(node_id)
+
+    async def _serve_replica(self, sender: NodeId, payload: bytes) -> bytes:
+        if self._replication is None:
+            raise PeerUnreachable("this node is not ready to replicate")
+        return await self._replication.fetch(sender, payload)
 
     async def _answer(self, payload: bytes) -> bytes:
         try:

@@ -8,13 +8,14 @@ All methods block. They are called one after the other, from a worker thread onc
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
-from quorate.kernel.errors import QuorateError
+from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import LeaderEpoch, Offset, Term
 from quorate.raft.entries import Entry, EntryKind, HardState, Snapshot
 from quorate.raft.ready import Ready
@@ -49,19 +50,25 @@ class RaftStorage:
         self._log = PartitionLog.open(disk, f"{data_dir}/{LOG_DIRECTORY}", _CONFIG)
 
     def restore(self) -> RestoredQuorum:
-        hard_state = self._read(self._state_path, msgspec.json.Decoder(HardState)) or HardState()
+        hard_state = self._read(self._state_path, msgspec.json.Decoder(HardState))
         snapshot = self._read(self._snapshot_path, msgspec.msgpack.Decoder(Snapshot))
         start = Offset(0) if snapshot is None else snapshot.meta.end_offset
+        self._refuse_what_is_incomplete(hard_state, snapshot, start)
         if self._log.log_end_offset < start:
             # The snapshot was installed, and the stop came before the log could follow.
             self._log.truncate_fully_and_start_at(start)
-        return RestoredQuorum(hard_state=hard_state, snapshot=snapshot, entries=tuple(self._entries_from(start)))
+        return RestoredQuorum(
+            hard_state=hard_state or HardState(), snapshot=snapshot, entries=tuple(self._entries_from(start))
+        )
 
     def persist(self, ready: Ready) -> None:
         """Make durable what the quorum asks for; nothing that depends on it may be sent before this returns."""
         if ready.hard_state is not None:
             self._disk.replace(self._state_path, msgspec.json.encode(ready.hard_state))
         if ready.snapshot is not None:
+            # Entries beyond its end contradict it, else it would not be installed. After a crash between these lines
+            # they would be taken for its continuation.
+            self._log.truncate_to(ready.snapshot.meta.end_offset)
             self._disk.replace(self._snapshot_path, msgspec.msgpack.encode(ready.snapshot))
             self._log.truncate_fully_and_start_at(ready.snapshot.meta.end_offset)
         if ready.entries:
@@ -73,7 +80,18 @@ class RaftStorage:
         self._log.delete_records_before(snapshot.meta.end_offset)
 
     def close(self) -> None:
-        self._log.close()
+        with suppress(KafkaError):  # A disk that fails now or failed before: the next start recovers what is there.
+            self._log.close()
+
+    def _refuse_what_is_incomplete(self, hard_state: HardState | None, snapshot: Snapshot | None, start: Offset) -> None:
+        """Files are only ever replaced: one that is missing was taken away, and with it what this node promised."""
+        if hard_state is None and (snapshot is not None or self._log.log_end_offset > 0):
+            missing = self._state_path
+        elif self._log.log_start_offset > start:
+            missing = self._snapshot_path
+        else:
+            return
+        raise QuorateError(f"{missing} is missing: restore it, or remove this node and add it anew")
 
     def _append(self, entries: Sequence[Entry]) -> None:
         if entries[0].offset < self._log.log_end_offset:

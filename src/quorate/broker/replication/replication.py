@@ -1,0 +1,105 @@
+"""Replication on this node, composed: fetching what it follows, serving what it leads, and watching for laggards."""
+
+import asyncio
+import logging
+
+from quorate.broker.metadata_store import MetadataStore
+from quorate.broker.partition import Partition
+from quorate.broker.replication.follower_sessions import FindPartition, FollowerSessions
+from quorate.broker.replication.isr_proposals import IsrProposals
+from quorate.broker.replication.replica_fetcher import Call, ReplicaFetcher
+from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.replication.leader import ReplicationConfig
+from quorate.replication.leader_events import ProposeIsr, TimePassed
+
+logger = logging.getLogger(__name__)
+
+_LOOKS_PER_LAG_TIME = 4
+
+
+class Replication:
+    def __init__(
+        self,
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        metadata: MetadataStore,
+        config: ReplicationConfig,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        find_led: FindPartition,
+        call: Call,
+        first_session: int,
+    ) -> None:
+        self.config = config
+        self._loop = loop
+        self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop)
+        self._followers = FollowerSessions(loop, find_led)
+        self._fetcher = ReplicaFetcher(loop, call, broker_epoch, first_session)
+        #: Led partitions in which somebody is behind or missing: only these are looked at as time passes.
+        self._unsettled: dict[Partition, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        self._proposals.stop()
+        self._followers.stop()
+        self._fetcher.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # From partitions.
+
+    def now_ms(self) -> int:
+        return round(self._loop.time() * 1000)
+
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
+        self._proposals.propose(partition, proposal)
+
+    def synced_as_follower(self, partition: Partition) -> None:
+        self._fetcher.synced(partition)
+
+    def is_unsettled(self, partition: Partition) -> None:
+        """Somebody may be behind: look again until nobody is."""
+        if partition not in self._unsettled:
+            self._unsettled[partition] = None
+            self._schedule_look()
+
+    # From the metadata.
+
+    def leads(self, partition: Partition) -> None:
+        self._fetcher.unfollow(partition)
+        self.is_unsettled(partition)
+
+    def follows(self, partition: Partition) -> None:
+        self._unsettled.pop(partition, None)
+        self._followers.leadership_changed(partition)
+        self._fetcher.follow(partition)
+
+    def rests(self, partition: Partition) -> None:
+        self._unsettled.pop(partition, None)
+        self._followers.leadership_changed(partition)
+        self._fetcher.unfollow(partition)
+
+    # From peers.
+
+    async def fetch(self, follower: NodeId, payload: bytes) -> bytes:
+        return await self._followers.fetch(follower, payload)
+
+    def peer_connected(self, node_id: NodeId) -> None:
+        self._fetcher.peer_connected(node_id)
+
+    def _schedule_look(self) -> None:
+        if self._timer is None and self._unsettled:
+            interval_s = self.config.replica_lag_time_max_ms / _LOOKS_PER_LAG_TIME / 1000
+            self._timer = self._loop.call_later(interval_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now_ms = self.now_ms()
+        for partition in list(self._unsettled):
+            leading = partition.leading
+            if leading is None or partition.failure is not None or leading.is_settled:
+                del self._unsettled[partition]
+                continue
+            self._followers.refresh(partition, now_ms)
+            partition.step(TimePassed(now_ms=now_ms))
+        self._schedule_look()
