@@ -83,7 +83,9 @@ class RaftStorage:
         with suppress(KafkaError):  # A disk that fails now or failed before: the next start recovers what is there.
             self._log.close()
 
-    def _refuse_what_is_incomplete(self, hard_state: HardState | None, snapshot: Snapshot | None, start: Offset) -> None:
+    def _refuse_what_is_incomplete(
+        self, hard_state: HardState | None, snapshot: Snapshot | None, start: Offset
+    ) -> None:
         """Files are only ever replaced: one that is missing was taken away, and with it what this node promised."""
         if hard_state is None and (snapshot is not None or self._log.log_end_offset > 0):
             missing = self._state_path
