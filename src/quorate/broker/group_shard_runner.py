@@ -33,7 +33,7 @@ from quorate.groups.effects import (
 from quorate.groups.record_codec import CorruptCoordinatorRecord, decode_record, encode_key, encode_value
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.clock import Clock
-from quorate.kernel.errors import KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import check_crc, iterate_batches
 from quorate.records.builder import build_batch
@@ -95,7 +95,7 @@ class GroupShardRunner:
     def _log_committed(self, error: KafkaError | None) -> None:
         if self._is_stopped:
             return
-        if error is not None:
+        if error is not None and not _is_committed(error):
             self._load_failed(error)
         elif self.partition.log.log_start_offset == self.partition.high_watermark:
             self._report(LogLoaded())  # A new topic's coordinator need not keep its first clients waiting.
@@ -192,11 +192,19 @@ class GroupShardRunner:
             for index, record in enumerate(append.records)
         )
         try:
-            info = self.partition.append(memoryview(bytearray(batch)), now_ms)
+            info = self.partition.append(memoryview(bytearray(batch)), now_ms, acks_all=True)
         except KafkaError as error:
             self._report(AppendFailed(append=append, error=error.code))
             return
         self.partition.when_committed(Offset(info.last_offset + 1), lambda error: self._appended(append, error))
 
     def _appended(self, append: AppendRecords, error: KafkaError | None) -> None:
-        self._report(AppendCommitted(append=append) if error is None else AppendFailed(append=append, error=error.code))
+        if error is None or _is_committed(error):
+            self._report(AppendCommitted(append=append))
+        else:
+            self._report(AppendFailed(append=append, error=error.code))
+
+
+def _is_committed(error: KafkaError) -> bool:
+    """Fewer replicas than asked for have it, but all that are in sync: it is in the log for good."""
+    return error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
