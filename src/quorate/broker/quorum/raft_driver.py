@@ -58,6 +58,7 @@ class RaftDriver:
         on_state: Callable[[QuorumState], None],
         on_membership: Callable[[Membership], None],
         on_failure: Callable[[Exception], None],
+        entries_between_snapshots: int = _ENTRIES_BETWEEN_SNAPSHOTS,
     ) -> None:
         self._raft = raft
         self._storage = storage
@@ -69,6 +70,7 @@ class RaftDriver:
         self._on_state = on_state
         self._on_membership = on_membership
         self._on_failure = on_failure
+        self._entries_between_snapshots = entries_between_snapshots
         self._tickets: dict[int, asyncio.Future[Offset]] = {}
         self._next_ticket = 0
         #: When each member was last heard, for those who ask how it is.
@@ -125,8 +127,9 @@ class RaftDriver:
                 future.set_exception(OutcomeUnknown("the node stops"))
         self._tickets.clear()
         if self._busy:
-            self._idle = self._loop.create_future()
-            await self._idle
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
 
     def message_received(self, message: Message) -> None:
         self._heard_ms[message.sender] = self._clock.now_ms()
@@ -134,6 +137,9 @@ class RaftDriver:
 
     def peer_gone(self, peer: NodeId) -> None:
         self._step(e.PeerConnectionLost(peer=peer, now_ms=self._now_ms()))
+
+    def peer_reachable(self, peer: NodeId) -> None:
+        self._step(e.PeerReachable(peer=peer, now_ms=self._now_ms()))
 
     async def propose(self, payload: bytes, term: Term) -> Offset:
         """Have the quorum agree on the payload; returns once it is applied here.
@@ -183,12 +189,16 @@ class RaftDriver:
     def _take_ready(self) -> None:
         """Carry out one Ready after the other, until there is none or one has to wait for the disk."""
         while True:
-            ready = None if self._stopped else self._raft.ready()
+            try:
+                ready = None if self._stopped else self._raft.ready()
+                for message in () if ready is None else ready.early_messages:
+                    self._send(message)
+            except Exception as error:
+                self._fail(error)
+                ready = None
             if ready is None:
                 self._rest()
                 return
-            for message in ready.early_messages:
-                self._send(message)
             if ready.hard_state is not None or ready.snapshot is not None or ready.entries:
                 written = self._loop.run_in_executor(self._executor, self._storage.persist, ready)
                 written.add_done_callback(partial(self._persisted, ready))
@@ -197,12 +207,12 @@ class RaftDriver:
                 return
 
     def _persisted(self, ready: Ready, written: "asyncio.Future[None]") -> None:
+        error = None if written.cancelled() else written.exception()
         if self._stopped or written.cancelled():
             self._rest()
-            return
-        error = written.exception()
-        if error is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
+        elif error is not None:
+            self._fail(error)
+            self._rest()
         elif self._carry_out(ready):
             self._take_ready()
 
@@ -225,32 +235,35 @@ class RaftDriver:
                 self._on_membership(self._raft.membership)
             if ready.quorum_state is not None:
                 self._on_state(ready.quorum_state)
-            if self._applied_since_snapshot >= _ENTRIES_BETWEEN_SNAPSHOTS:
-                self._compact()
-                return False
+            return not self._begin_snapshot()
         except Exception as error:
             self._fail(error)
+            self._rest()
             return False
-        return True
 
-    def _compact(self) -> None:
+    def _begin_snapshot(self) -> bool:
+        """Write a snapshot where one is due. Then the next Ready waits for it: both go to the same files."""
+        if self._applied_since_snapshot < self._entries_between_snapshots:
+            return False
         self._applied_since_snapshot = 0
         meta = self._raft.snapshot_meta(self._applied_end_offset)
-        assert meta is not None, "entries that were just applied are in the log"
+        if meta is None:
+            return False  # One of the leader's has come meanwhile; it is in the next Ready.
         snapshot = Snapshot(meta, self._state_machine.snapshot())
         stored = self._loop.run_in_executor(self._executor, self._storage.store_snapshot, snapshot)
-        stored.add_done_callback(lambda future: self._compacted(future, snapshot))
+        stored.add_done_callback(lambda future: self._snapshot_stored(future, snapshot))
+        return True
 
-    def _compacted(self, stored: "asyncio.Future[None]", snapshot: Snapshot) -> None:
+    def _snapshot_stored(self, stored: "asyncio.Future[None]", snapshot: Snapshot) -> None:
+        error = None if stored.cancelled() else stored.exception()
         if self._stopped or stored.cancelled():
             self._rest()
-            return
-        error = stored.exception()
-        if error is not None:
-            self._fail(error if isinstance(error, Exception) else RuntimeError(str(error)))
-            return
-        self._raft.step(e.Compact(snapshot=snapshot, now_ms=self._now_ms()))
-        self._take_ready()
+        elif error is not None:
+            self._fail(error)
+            self._rest()
+        else:
+            self._step(e.Compact(snapshot=snapshot, now_ms=self._now_ms()))
+            self._take_ready()
 
     def _finish(self, outcome: o.Outcome) -> None:
         future = self._tickets.get(outcome.ticket)
@@ -302,11 +315,15 @@ class RaftDriver:
         if not self._busy:
             self._arm()
 
-    def _fail(self, error: Exception) -> None:
-        """Going on without the disk, or against an invariant, could lose what was agreed on."""
+    def _fail(self, error: BaseException) -> None:
+        """Going on without the disk, or against an invariant, could lose what was agreed on.
+
+        Nobody is answered any more: those who wait are told by ``stop`` that the outcome is unknown.
+        """
         self._stopped = True
-        self._rest()
-        self._on_failure(error)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_failure(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
     def _now_ms(self) -> int:
         return round(self._loop.time() * 1000)
