@@ -11,8 +11,9 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     # A pre-vote costs its voters no disk write, so it may be repeated sooner than an election.
     pre_vote_timeout_min_ms: int = 150
     pre_vote_timeout_max_ms: int = 300
-    # After the leader's connection ended, each follower waits a random part of this before its pre-vote.
-    connection_lost_jitter_ms: int = 40
+    # After the leader's connection ended, or at the start once a majority is connected, each follower waits a random
+    # part of this before its pre-vote.
+    connection_jitter_ms: int = 40
     # A leader that has not heard a majority for this long steps down.
     quorum_check_interval_ms: int = 1_200
     # A leadership transfer that has not happened by then is given up, and proposals are taken again.

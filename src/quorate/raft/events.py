@@ -53,6 +53,12 @@ class PeerConnectionLost(Event, frozen=True, kw_only=True):
     peer: NodeId
 
 
+class PeerReachable(Event, frozen=True, kw_only=True):
+    """A connection to the peer was made: what is sent to it now arrives."""
+
+    peer: NodeId
+
+
 class Compact(Event, frozen=True, kw_only=True):
     """The snapshot is durable; the entries it stands for may go. See RaftNode.snapshot_meta."""
 
@@ -60,5 +66,13 @@ class Compact(Event, frozen=True, kw_only=True):
 
 
 RaftEvent = (
-    Tick | MessageReceived | Propose | ProposeMembership | ReadIndex | TransferLeadership | PeerConnectionLost | Compact
+    Tick
+    | MessageReceived
+    | Propose
+    | ProposeMembership
+    | ReadIndex
+    | TransferLeadership
+    | PeerConnectionLost
+    | PeerReachable
+    | Compact
 )

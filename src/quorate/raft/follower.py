@@ -23,6 +23,7 @@ class Follower:
     def __init__(self, state: RaftState, election_deadline_ms: int) -> None:
         self._state = state
         self.election_deadline_ms = election_deadline_ms
+        self._has_somebody = False  # A leader was heard, or a candidate got this node's vote.
 
     @property
     def deadline_ms(self) -> int | None:
@@ -61,6 +62,7 @@ class Follower:
 
     def await_leader(self) -> None:
         """Give the leader, or the candidate that got this node's vote, a whole election timeout."""
+        self._has_somebody = True
         self.election_deadline_ms = self._state.election_deadline()
 
     def lose_connection(self, peer: NodeId) -> None:
@@ -68,7 +70,14 @@ class Follower:
         if peer != state.leader:
             return
         state.leader = None
-        soon_ms = state.time_between(0, state.config.connection_lost_jitter_ms)
+        self._campaign_soon()
+
+    def reach_majority(self) -> None:
+        if not self._has_somebody:
+            self._campaign_soon()
+
+    def _campaign_soon(self) -> None:
+        soon_ms = self._state.time_between(0, self._state.config.connection_jitter_ms)
         self.election_deadline_ms = min(self.election_deadline_ms, soon_ms)
 
     def _append(self, request: AppendRequest) -> None:

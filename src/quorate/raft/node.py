@@ -16,6 +16,7 @@ from quorate.raft.events import (
     Compact,
     MessageReceived,
     PeerConnectionLost,
+    PeerReachable,
     Propose,
     ProposeMembership,
     RaftEvent,
@@ -65,6 +66,7 @@ class RaftNode:
         self._role: Follower | Candidate | Leader = Follower(self._state, self._first_deadline())
         self._saved_hard_state = self._state.hard_state
         self._told_quorum_state: QuorumState | None = None
+        self._reachable = {node_id}  # Those that could answer a pre-vote now.
         self._handed_out_end_offset = log.high_watermark  # Of committed entries.
         self._out: Ready | None = None
 
@@ -119,8 +121,11 @@ class RaftNode:
             case Propose() | ProposeMembership() | ReadIndex() | TransferLeadership():
                 self._ask_leader(event)
             case PeerConnectionLost():
+                self._reachable.discard(event.peer)
                 if not isinstance(self._role, Candidate):
                     self._role.lose_connection(event.peer)
+            case PeerReachable():
+                self._reach(event.peer)
             case Compact():
                 self._compact(event.snapshot)
             case _:
@@ -207,6 +212,12 @@ class RaftNode:
             return True
         self._change_role(Follow(message.term, message.sender if isinstance(message, FromLeader) else None))
         return True
+
+    def _reach(self, peer: NodeId) -> None:
+        """Once a majority can answer, a node that has heard nobody since it started need not wait to ask."""
+        self._reachable.add(peer)
+        if isinstance(self._role, Follower) and self._state.log.membership.is_quorum(self._reachable):
+            self._role.reach_majority()
 
     def _answer_past_term(self, message: Message) -> None:
         state = self._state

@@ -1,6 +1,13 @@
 """What goes wrong in a simulated quorum, and what it is asked meanwhile: all by the seed."""
 
-from quorate.raft.events import PeerConnectionLost, Propose, ProposeMembership, ReadIndex, TransferLeadership
+from quorate.raft.events import (
+    PeerConnectionLost,
+    PeerReachable,
+    Propose,
+    ProposeMembership,
+    ReadIndex,
+    TransferLeadership,
+)
 from quorate.raft.membership import AddLearner, MembershipChange, PromoteLearner, RemoveMember
 from tests.unit.raft.simulation import SimulatedNode, Simulation
 
@@ -23,6 +30,7 @@ class Chaos:
             (self._cut_links, self._random.choice([0, 1, 2])),
             (self._heal_links, 1),
             (self._lose_connection, 1),
+            (self._reach_peer, 1),
         ]
 
     def run(self, duration_ms: int) -> None:
@@ -132,3 +140,9 @@ class Chaos:
         peer = self._random.choice(list(self.simulation.nodes))
         node = self._random.choice(list(self.simulation.nodes.values()))
         node.step(PeerConnectionLost(now_ms=self.simulation.now_ms, peer=peer))
+
+    def _reach_peer(self) -> None:
+        """Likewise."""
+        peer = self._random.choice(list(self.simulation.nodes))
+        node = self._random.choice(list(self.simulation.nodes.values()))
+        node.step(PeerReachable(now_ms=self.simulation.now_ms, peer=peer))

@@ -15,6 +15,7 @@ remark. Every Ready is carried out at once, and messages wait on their link unti
     > cut 1 | 2 3            messages between the two groups are lost from now on
     > heal                   no longer
     > lose 2 1               node 2 finds its connection to node 1 ended and refused
+    > reach 2 1              node 2 has a connection to node 1
     > propose 1 x            also: read 1, transfer 1 2, add 1 4, promote 1 4, remove 1 3
     > compact 1              node 1 makes a snapshot of what it has applied
     > crash 1                also: restart 1
@@ -30,6 +31,7 @@ from quorate.raft.events import (
     Compact,
     MessageReceived,
     PeerConnectionLost,
+    PeerReachable,
     Propose,
     ProposeMembership,
     RaftEvent,
@@ -131,6 +133,9 @@ class Conversation:
 
     def _do_lose(self, name: str, peer: str) -> None:
         self._step(_id(name), PeerConnectionLost(now_ms=self._now_ms, peer=_id(peer)))
+
+    def _do_reach(self, name: str, peer: str) -> None:
+        self._step(_id(name), PeerReachable(now_ms=self._now_ms, peer=_id(peer)))
 
     def _do_propose(self, name: str, payload: str) -> None:
         ticket = self._ticket(f"proposal {payload}")

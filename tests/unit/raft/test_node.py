@@ -6,7 +6,16 @@ from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.kernel.leaders import QuorumLeader
 from quorate.raft.config import RaftConfig
 from quorate.raft.entries import Entry, EntryKind, HardState, InvariantBroken, Snapshot, SnapshotMeta
-from quorate.raft.events import Compact, MessageReceived, Propose, ProposeMembership, ReadIndex, Tick
+from quorate.raft.events import (
+    Compact,
+    MessageReceived,
+    PeerConnectionLost,
+    PeerReachable,
+    Propose,
+    ProposeMembership,
+    ReadIndex,
+    Tick,
+)
 from quorate.raft.membership import AddLearner, Member, Membership
 from quorate.raft.messages import AppendAccepted, AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
 from quorate.raft.node import RaftNode
@@ -357,3 +366,35 @@ def test_a_snapshot_of_what_was_not_applied_stops_the_node() -> None:
 def test_timeouts_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="need 0 <"):
         RaftConfig(**wrong)
+
+
+def test_new_node_that_reaches_a_majority_asks_for_votes_at_once() -> None:
+    node = node_of(ONE, TWO, THREE)
+    waits_until_ms = node.next_deadline_ms
+    assert waits_until_ms is not None
+
+    node.step(PeerReachable(now_ms=0, peer=THREE))
+
+    assert node.next_deadline_ms is not None
+    assert node.next_deadline_ms <= RaftConfig().connection_jitter_ms < waits_until_ms
+
+
+def test_node_that_reaches_only_a_minority_waits() -> None:
+    node = node_of(ONE, TWO, THREE, NodeId(4), NodeId(5))
+    waits_until_ms = node.next_deadline_ms
+
+    node.step(PeerReachable(now_ms=0, peer=TWO))
+    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+    node.step(PeerReachable(now_ms=0, peer=THREE))
+
+    assert node.next_deadline_ms == waits_until_ms
+
+
+def test_follower_that_has_given_its_vote_does_not_disturb_the_candidate_when_connections_come_up() -> None:
+    node = node_of(ONE, TWO, THREE)
+    receive(node, vote_request(TWO))
+    waits_until_ms = node.next_deadline_ms
+
+    node.step(PeerReachable(now_ms=0, peer=TWO))
+
+    assert node.next_deadline_ms == waits_until_ms
