@@ -164,6 +164,7 @@ class Quorum:
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
         self.leader_calls.leader_changed()
+        self.driver.peer_reachable(node_id)
         if self._replication is not None:
             self._replication.peer_connected(node_id)
 
