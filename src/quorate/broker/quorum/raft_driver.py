@@ -141,9 +141,6 @@ class RaftDriver:
     def peer_reachable(self, peer: NodeId) -> None:
         self._step(e.PeerReachable(peer=peer, now_ms=self._now_ms()))
 
-    def peer_reachable(self, peer: NodeId) -> None:
-        self._step(e.PeerReachable(peer=peer, now_ms=self._now_ms()))
-
     async def propose(self, payload: bytes, term: Term) -> Offset:
         """Have the quorum agree on the payload; returns once it is applied here.
 
