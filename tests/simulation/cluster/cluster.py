@@ -1,0 +1,222 @@
+"""A cluster in the world: a host and a production node per member, watched by the checkers from its first step on."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from quorate.broker.config import NodeConfig, parse_node_config
+from quorate.broker.dispatch import Dispatcher
+from quorate.broker.node import Environment, Node
+from quorate.broker.quorum import quorum as quorum_module
+from quorate.broker.quorum import raft_driver
+from quorate.broker.quorum.quorum import Quorum
+from quorate.kernel.ids import NodeId, Offset
+from quorate.raft.config import RaftConfig
+from quorate.raft.entries import Entry
+from quorate.raft.events import RaftEvent
+from quorate.transport.server import ListenerConfig, Server
+from tests.simulation.cluster.answers import Answers, NodeView
+from tests.simulation.cluster.findings import Findings
+from tests.simulation.cluster.ledger import Ledger
+from tests.simulation.cluster.raft_checkers import RaftCheckers
+from tests.simulation.cluster.shape import Shape
+from tests.simulation.cluster.truth import Truth
+from tests.simulation.world.host import HostDied, SimulatedHost
+from tests.simulation.world.world import World
+
+CLIENT_PORT = 9092
+_PEER_PORT = 9093
+_RETRY_START_S = 0.2
+
+
+class Member:
+    """One place in the cluster, over all lives of its host."""
+
+    def __init__(self, node_id: NodeId, host: SimulatedHost, config: NodeConfig) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.config = config
+        self.node: Node | None = None
+        self.view = NodeView(node_id)
+        #: Takes requests, as far as anybody can know.
+        self.is_serving = False
+        #: Something is being done to it; nothing else may be.
+        self.is_claimed = False
+        #: Has left the cluster for good.
+        self.is_retired = False
+        self.disk_is_sick = False
+
+    @property
+    def running_node(self) -> Node | None:
+        return self.node if self.is_serving and self.host.is_alive else None
+
+
+class WatchedNode(Node):
+    """The production node; the checkers are attached as soon as there is something to attach them to."""
+
+    def __init__(
+        self, config: NodeConfig, environment: Environment, cluster: "SimulatedCluster", view: NodeView
+    ) -> None:
+        super().__init__(config, environment)
+        self._cluster = cluster
+        self._view = view
+
+    def _make_quorum(self) -> Quorum:
+        quorum = super()._make_quorum()
+        self._cluster.watch(self, quorum, self._view)
+        return quorum
+
+
+class SimulatedCluster:
+    def __init__(self, world: World, shape: Shape) -> None:
+        self.world = world
+        self.shape = shape
+        self.findings = Findings(world)
+        self.truth = Truth(self.findings)
+        self.answers = Answers(self.findings)
+        self.ledger = Ledger(self.findings, self.truth)
+        self._raft_checkers = RaftCheckers(self.findings, self.truth.extend)
+        self.members = [self._make_member(NodeId(node_id)) for node_id in shape.node_ids]
+        self.client_host = world.add_host("client", "10.0.9.9")
+
+    @property
+    def present(self) -> list[Member]:
+        return [member for member in self.members if not member.is_retired]
+
+    def leader(self) -> Member | None:
+        """The node that can decide, if there is one now; the latest where an old one does not know better yet."""
+        leaders = [m for m in self.present if (node := m.running_node) and node.quorum.driver.state.can_decide]
+        return max(leaders, key=_state_term, default=None)
+
+    async def start(self, members: Sequence[Member]) -> None:
+        """For the first time; what may happen to them happens later."""
+        for member in members:
+            member.is_claimed = True
+        await asyncio.gather(*(self.bring_up(member) for member in members))
+        for member in members:
+            member.is_claimed = False
+
+    async def bring_up(self, member: Member) -> None:
+        """Boot and start, as often as it takes: the power may fail in the middle of it."""
+        while True:
+            if not member.host.is_alive:
+                member.host.boot()
+            try:
+                await member.host.run(self._serve(member))
+            except HostDied:
+                continue
+            except OSError as error:
+                if not member.disk_is_sick:
+                    self.findings.report("nodes start", f"node {member.node_id}: {error!r}")
+                self.kill(member)
+                await self.world.sleep(_RETRY_START_S)
+            else:
+                return
+
+    def kill(self, member: Member) -> None:
+        member.is_serving = False
+        member.host.kill()
+
+    def power_off(self, member: Member) -> None:
+        member.is_serving = False
+        member.host.power_off()
+
+    async def stop(self, member: Member) -> None:
+        """In good order, as on SIGTERM."""
+        member.is_serving = False
+        try:
+            await member.host.run(self._stop(member))
+        except HostDied:
+            return
+        self.kill(member)
+
+    def watch(self, node: Node, quorum: Quorum, view: NodeView) -> None:
+        store, raft, world = node.metadata, quorum.driver._raft, self.world
+        apply, install, step = store.apply, store.install, raft.step
+
+        def image_changed() -> None:
+            view.image_changed(world.now, store.image)
+            self.truth.check_image(view.node_id, store.image)
+
+        def watched_apply(entries: Sequence[Entry]) -> None:
+            apply(entries)
+            image_changed()
+
+        def watched_install(payload: bytes, end_offset: Offset) -> None:
+            install(payload, end_offset)
+            image_changed()
+
+        def watched_step(event: RaftEvent) -> None:
+            before = raft.quorum_state.leader
+            step(event)
+            if raft.quorum_state.leader != before:
+                view.leader_changed(world.now, raft.quorum_state.leader)
+
+        image_changed()
+        view.leader_changed(world.now, raft.quorum_state.leader)
+        store.apply = watched_apply  # type: ignore[method-assign]
+        store.install = watched_install  # type: ignore[method-assign]
+        raft.step = watched_step  # type: ignore[method-assign]
+        self._raft_checkers.attach(view.node_id, raft)
+
+    async def _serve(self, member: Member) -> None:
+        config = member.config
+        view = NodeView(member.node_id)
+        agreed_before = self.truth.latest.version
+        node = WatchedNode(config, member.host.environment, self, view)
+        member.host.spawn(self._end_when_failed(member, node))
+        await node.start(config.listen)
+        listener = ListenerConfig(host=config.listen.host, port=config.listen.port)
+        server = Server(member.host.loop, listener, lambda connection: Dispatcher(node, connection))
+        await server.start()
+        if node.metadata.image.version < agreed_before:
+            self.findings.report("one truth", f"node {member.node_id} serves an image older than its start")
+        member.node, member.view, member.is_serving = node, view, True
+
+    async def _stop(self, member: Member) -> None:
+        assert member.node is not None
+        await member.node.leave()
+        member.node.release_waiting_requests()
+        await member.node.stop()
+
+    async def _end_when_failed(self, member: Member, node: Node) -> None:
+        """As the process does: a node that cannot go on ends."""
+        await node.failed.wait()
+        if not member.disk_is_sick:
+            self.findings.report("nodes do not fail", f"node {member.node_id}: {node.failure!r}")
+        self.kill(member)
+
+    def _make_member(self, node_id: NodeId) -> Member:
+        shape = self.shape
+        address = _address(node_id)
+        voters = "\n".join(f'{voter} = "{_address(voter)}:{_PEER_PORT}"' for voter in shape.voters)
+        config = parse_node_config(
+            f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\n'
+            f'listen = "{address}:{CLIENT_PORT}"\npeer_listen = "{address}:{_PEER_PORT}"\n'
+            f'leader_placement = "{shape.placement.value}"\nstop_grace_ms = 1000\n'
+            f"[voters]\n{voters}\n[configs]\n"
+            f'"broker.heartbeat.interval.ms" = {shape.heartbeat_ms}\n"broker.session.timeout.ms" = {shape.session_ms}\n'
+            '"offsets.topic.num.partitions" = 3\n"num.partitions" = 2\n'
+        )
+        return Member(node_id, self.world.add_host(f"n{node_id}", address), config)
+
+
+@contextmanager
+def scaled_down(shape: Shape) -> Iterator[None]:
+    """Snapshots after a handful of entries, so that short runs see them."""
+    config = RaftConfig(entries_kept_behind_snapshot=shape.entries_kept_behind_snapshot)
+    with (
+        patch.object(raft_driver, "_ENTRIES_BETWEEN_SNAPSHOTS", shape.entries_between_snapshots),
+        patch.object(quorum_module, "RaftConfig", lambda: config),
+    ):
+        yield
+
+
+def _address(node_id: int) -> str:
+    return f"10.0.{node_id // 250}.{node_id % 250 + 1}"
+
+
+def _state_term(member: Member) -> int:
+    assert member.node is not None
+    return member.node.quorum.driver.state.term

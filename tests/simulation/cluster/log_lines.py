@@ -1,0 +1,37 @@
+"""What the nodes write into their logs: errors of the quorum are findings, and so is any talk of failed proposals."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.simulation.cluster.findings import Findings
+
+_OF_THE_QUORUM = ("quorate.broker.quorum", "quorate.raft", "quorate.transport.peer")
+
+
+class _LogLines(logging.Handler):
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(logging.WARNING)
+        self._findings = findings
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        is_error = record.levelno >= logging.ERROR and record.name.startswith(_OF_THE_QUORUM)
+        if is_error or "propose" in text.lower():
+            self._findings.report("log lines", f"{record.levelname} {record.name}: {text}")
+
+
+@contextmanager
+def watched_log_lines(findings: Findings) -> Iterator[None]:
+    logger = logging.getLogger("quorate")
+    handler = _LogLines(findings)
+    propagated, level = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate = logger.isEnabledFor(logging.INFO)  # Shown only to who asked for more.
+    logger.setLevel(min(level or logging.WARNING, logging.WARNING))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated
+        logger.setLevel(level)

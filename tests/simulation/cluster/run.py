@@ -1,0 +1,113 @@
+"""One run: a cluster, its clients and its faults, all from one seed; then all is healed and must work again."""
+
+import asyncio
+
+import msgspec
+
+from quorate.kernel.ids import NO_NODE
+from tests.simulation.cluster.clients import Client
+from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
+from tests.simulation.cluster.faults import FAULTS, ClusterFaults
+from tests.simulation.cluster.log_lines import watched_log_lines
+from tests.simulation.cluster.membership_changes import MembershipChanges
+from tests.simulation.cluster.shape import Shape, draw_shape
+from tests.simulation.world.world import World
+
+#: From the last repair to a cluster that works: reconnects, an election, registrations, sessions.
+_LIVE_WITHIN_S = 25.0
+#: A client that waits for a node which had fallen silent gives up by then.
+_CLIENTS_END_WITHIN_S = 45.0
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    seed: int
+    digest: str
+    steps: int
+    virtual_s: float
+    #: How long the cluster took to work again after the last fault.
+    recovery_s: float
+    entries: int
+    terms: int
+    answers: dict[str, int]
+
+
+def run_seed(seed: int, shape: Shape | None = None) -> RunReport:
+    """Raises where a checker found something."""
+    shape = shape or draw_shape(seed, tuple(FAULTS))
+    with World(seed) as world, scaled_down(shape):
+        cluster = SimulatedCluster(world, shape)
+        with watched_log_lines(cluster.findings):
+            recovery_s = world.run(_scenario(cluster), within_s=1_000)
+        return RunReport(
+            seed=seed,
+            digest=world.trace.digest(),
+            steps=world.scheduler.steps,
+            virtual_s=world.now,
+            recovery_s=recovery_s,
+            entries=len(cluster.truth.images) - 1,
+            terms=max(_leader_term(member) for member in cluster.present),
+            answers=cluster.ledger.answers,
+        )
+
+
+async def _scenario(cluster: SimulatedCluster) -> float:
+    world, shape = cluster.world, cluster.shape
+    voters = [member for member in cluster.members if member.node_id in shape.voters]
+    await cluster.start(voters)
+    joining = asyncio.ensure_future(cluster.start([member for member in cluster.members if member not in voters]))
+    changing = asyncio.ensure_future(MembershipChanges(cluster).run()) if shape.changes_membership else None
+    faults_are_over: list[bool] = []
+    clients = [Client(cluster, f"client-{number}") for number in range(shape.clients)]
+    working = [cluster.client_host.spawn(client.run(lambda: bool(faults_are_over))) for client in clients]
+    await ClusterFaults(cluster).run(shape.faults, shape.fault_count)
+    healed_at = world.now
+    await _within(world, _LIVE_WITHIN_S, joining, "all nodes join")
+    if changing is not None:
+        await _within(world, _LIVE_WITHIN_S, changing, "the membership is changed")
+    await world.until(lambda: _is_live(cluster), within_s=_LIVE_WITHIN_S)
+    recovery_s = world.now - healed_at
+    faults_are_over.append(True)
+    await world.until(lambda: all(work.done() for work in working), within_s=_CLIENTS_END_WITHIN_S)
+    await _everything_works(cluster)
+    cluster.ledger.check_nothing_unasked()
+    return recovery_s
+
+
+async def _within(world: World, seconds: float, work: "asyncio.Future[None]", what: str) -> None:
+    await asyncio.wait([work], timeout=seconds)
+    assert work.done(), f"not within {seconds} s: {what}"
+    work.result()
+
+
+def _is_live(cluster: SimulatedCluster) -> bool:
+    """One leader that everybody knows, every broker unfenced, every image up to date, every partition led."""
+    leader = cluster.leader()
+    if leader is None or any(not member.is_serving for member in cluster.present):
+        return False
+    latest = cluster.truth.latest
+    if any(not latest.is_active(member.node_id) for member in cluster.present):
+        return False
+    return all(_knows(member, leader) and member.view.image.version == latest.version for member in cluster.present)
+
+
+def _knows(member: Member, leader: Member) -> bool:
+    node = member.running_node
+    return node is not None and node.controller_id == leader.node_id
+
+
+async def _everything_works(cluster: SimulatedCluster) -> None:
+    client = Client(cluster, "last-client")
+    for member in cluster.present:
+        failed = await cluster.client_host.run(client.each_work_once(member))
+        assert not failed, f"all is well, but node {member.node_id} cannot {', '.join(failed)}"
+    await cluster.world.until(lambda: _is_live(cluster), within_s=_LIVE_WITHIN_S)
+    present = {member.node_id for member in cluster.present}
+    for topic in cluster.truth.latest.topics.values():
+        for index, state in topic.partitions.items():
+            if state.leader == NO_NODE and present.intersection(state.isr):
+                cluster.findings.report("liveness", f"{topic.name}-{index} has no leader although {state.isr} are back")
+
+
+def _leader_term(member: Member) -> int:
+    node = member.running_node
+    return 0 if node is None else node.quorum.driver.state.term
