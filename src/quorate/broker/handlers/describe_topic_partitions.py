@@ -74,7 +74,7 @@ def _partition(
         # Empty, not null: the Java admin client fails on null.
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=[node for node in state.replicas if node not in image.brokers],
+        offline_replicas=image.offline_replicas(state),
     )
 
 
