@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from quorate.kernel.ids import NodeId
-from quorate.transport.peer_errors import PeerProtocolError
+from quorate.transport.peer_errors import PeerError, PeerProtocolError
 from quorate.transport.peer_frames import FrameKind, encode_correlated, encode_frame, split_correlation_id
 from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection, objection
 from quorate.transport.peer_local import LocalPeer
@@ -134,7 +134,9 @@ class AcceptedConnection:
     def _fail(self, correlation_id: int, error: BaseException) -> None:
         if self.closed.done():
             return
-        logger.error("peer request failed node=%s peer=%s", self._local.identity.node_id, self.peer_id, exc_info=error)
+        if not isinstance(error, PeerError):  # That is a refusal, which its asker knows how to take.
+            node_id = self._local.identity.node_id
+            logger.error("peer request failed node=%s peer=%s", node_id, self.peer_id, exc_info=error)
         why = f"{type(error).__name__}: {error}"[:1000].encode()
         self._stream.send(encode_correlated(FrameKind.FAILURE, correlation_id, (why,)))
 
