@@ -82,7 +82,7 @@ class EmptyPartition:
     def when_committed(self, end_offset: Offset, callback: Callable[[KafkaError | None], None]) -> None:
         callback(self.failure)
 
-    def append(self, batches: memoryview, now_ms: int) -> None:
+    def append(self, batches: memoryview, now_ms: int, *, acks_all: bool) -> None:
         raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
 

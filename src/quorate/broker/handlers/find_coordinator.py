@@ -42,6 +42,7 @@ async def _find(node: Node, key_type: int, key: str) -> Coordinator:
     try:
         if key_type != _GROUP:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Only consumer groups have a coordinator here.")
+        await node.quorum.leader_doubt.end()
         broker = await node.groups.find(GroupId(key))
     except KafkaError as error:
         return Coordinator(

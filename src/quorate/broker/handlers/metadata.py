@@ -3,7 +3,7 @@
 Missing topics are made where the client and the node allow it. Gap: authorized operations are not reported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
@@ -22,6 +22,21 @@ from quorate.protocol.messages.metadata import (
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> HandlerResult:
+    if node.quorum.leader_doubt.exists:
+        return _respond_when_certain(node, context, request)
+    return _respond(node, context, request)
+
+
+async def _respond_when_certain(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """A leader has just gone: the answer that names the next one is worth the wait."""
+    await node.quorum.leader_doubt.end()
+    response = _respond(node, context, request)
+    return response if isinstance(response, MetadataResponse) else await response
+
+
+def _respond(
+    node: Node, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     image = node.metadata.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
         return _response(node, image, [_known_topic(image, topic) for topic in image.topics.values()])

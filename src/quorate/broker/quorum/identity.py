@@ -18,13 +18,14 @@ def settle_cluster_id(
     path = f"{data_dir}/{_FILE}"
     kept = _read(disk, path)
     if kept is None:
-        cluster_id = configured or new_cluster_id(new_uuid())
-        content = f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\n"
-        disk.replace(path, content.encode())
-        return cluster_id
-    if kept.get("node.id") != str(node_id):
-        raise QuorateError(f"{data_dir} holds the data of node {kept.get('node.id')}, not of node {node_id}")
-    cluster_id = kept.get("cluster.id", "")
+        new_id = configured or new_cluster_id(new_uuid())
+        disk.replace(path, f"version=1\nnode.id={node_id}\ncluster.id={new_id}\n".encode())
+        return new_id
+    kept_node_id, cluster_id = kept.get("node.id", ""), kept.get("cluster.id", "")
+    if not kept_node_id or not cluster_id:
+        raise QuorateError(f"{path} is damaged: it must name the node.id and the cluster.id that the folder belongs to")
+    if kept_node_id != str(node_id):
+        raise QuorateError(f"{data_dir} holds the data of node {kept_node_id}, not of node {node_id}")
     if configured is not None and cluster_id != configured:
         raise QuorateError(f"{data_dir} belongs to the cluster {cluster_id!r}, not to {configured!r}")
     return cluster_id
@@ -36,7 +37,7 @@ def _read(disk: Disk, path: str) -> dict[str, str] | None:
     except FileNotFoundError:
         return None
     try:
-        lines = file.read(0, file.size()).decode().splitlines()
+        lines = file.read(0, file.size()).decode(errors="replace").splitlines()
     finally:
         file.close()
     return dict(line.split("=", 1) for line in lines if "=" in line)

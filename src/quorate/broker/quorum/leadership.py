@@ -5,7 +5,7 @@ All of it starts when this node has won the quorum and applied everything agreed
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, assert_never
 
 from quorate.broker.quorum import leader_requests as q
@@ -66,16 +66,16 @@ class Leadership:
 
     def begin(self, leadership: QuorumLeader) -> None:
         """Take over the cluster as the image shows it."""
+        self.end()
         logger.info("controller active node=%s term=%s", self._node_id, leadership.term)
         self._active = ActiveController(leadership, self._controller, self._store, self._driver.propose, self._loop)
         image = self._store.image
         if not image.cluster_id:
             self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
-        live = [broker.node_id for broker in image.live_brokers]
-        self._sessions.begin(live, self._now_ms())
-        for broker in live:
-            if self._neighbours is not None and self._neighbours.is_refusing(broker):
-                self.broker_gone(broker)
+        self._sessions.begin(image.brokers, self._now_ms())
+        for broker in image.live_brokers:  # One that is fenced may just be coming back.
+            if self._neighbours is not None and self._neighbours.is_refusing(broker.node_id):
+                self.broker_gone(broker.node_id)
         self._watch_sessions()
 
     def end(self) -> None:
@@ -86,6 +86,7 @@ class Leadership:
         self._active = None
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def stop(self) -> None:
         self.end()
@@ -94,7 +95,7 @@ class Leadership:
 
     def broker_gone(self, node_id: NodeId) -> None:
         """The broker's process has ended: no need to wait for its session to end too."""
-        if self._active is not None and self._store.image.is_live(node_id) and node_id != self._node_id:
+        if self._active is not None and node_id != self._node_id:
             self._run(self._fence(node_id, "its process is gone"))
 
     async def answer(self, request: q.LeaderRequest) -> q.LeaderAnswer:
@@ -104,10 +105,9 @@ class Leadership:
             raise NotQuorumLeader("not the leader", self._driver.state.leader)
         match request:
             case q.Submit(commands=commands, validate_only=validate_only):
-                done = await active.submit(decode_commands(commands), validate_only=validate_only)
-                return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
+                return await self._carry_out(active, decode_commands(commands), validate_only=validate_only)
             case q.Heartbeat():
-                return await self._heartbeat(request)
+                return await self._heartbeat(active, request)
             case q.Join(node_id=node_id, address=address):
                 return await self._join(node_id, address)
             case q.Promote(node_id=node_id):
@@ -119,7 +119,18 @@ class Leadership:
             case _:
                 assert_never(request)
 
-    async def _heartbeat(self, beat: q.Heartbeat) -> q.HeartbeatAnswer:
+    async def _carry_out(
+        self, active: ActiveController, commands: Sequence[c.Command], *, validate_only: bool
+    ) -> q.Submitted:
+        done = await active.submit(commands, validate_only=validate_only)
+        for command in commands:
+            if isinstance(command, c.RegisterBroker):
+                # Should it never be heard again, what waits for it must not wait for ever.
+                self._sessions.heard(command.node_id, self._now_ms())
+                self._watch_sessions()
+        return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
+
+    async def _heartbeat(self, active: ActiveController, beat: q.Heartbeat) -> q.HeartbeatAnswer:
         broker = self._store.image.brokers.get(beat.node_id)
         if broker is None:
             return q.HeartbeatAnswer(is_removed=True)
@@ -128,9 +139,11 @@ class Leadership:
         self._sessions.heard(beat.node_id, self._now_ms())
         self._watch_sessions()
         if beat.wants_to_stop:
-            await self._submit(c.BeginControlledShutdown(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
+            # If leadership ends first, the broker must not stop: it asks the next leader.
+            await active.submit([c.BeginControlledShutdown(node_id=beat.node_id, broker_epoch=beat.broker_epoch)])
             return q.HeartbeatAnswer(may_stop=self._store.image.leader_count(beat.node_id) == 0)
-        if broker.fenced and beat.metadata_version >= beat.broker_epoch:
+        # Epochs of brokers that registered in one batch run ahead of the versions.
+        if broker.fenced and beat.metadata_version >= min(beat.broker_epoch, self._store.image.version):
             await self._submit(c.UnfenceBroker(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
         return q.HeartbeatAnswer()
 
@@ -153,10 +166,13 @@ class Leadership:
         return q.Done()
 
     async def _fence(self, node_id: NodeId, reason: str) -> None:
+        """Also where it is fenced already: it may have died before it was unfenced, and partitions wait for it."""
         broker = self._store.image.brokers.get(node_id)
-        if broker is not None and broker.is_live:
+        if broker is None:
+            return
+        if broker.is_live:
             logger.info("broker fenced node=%s reason=%s", node_id, reason)
-            await self._submit(c.FenceBroker(node_id=node_id, broker_epoch=broker.broker_epoch))
+        await self._submit(c.FenceBroker(node_id=node_id, broker_epoch=broker.broker_epoch))
 
     async def _submit(self, command: c.Command) -> None:
         """Carry out a decision of the leader's own; if leadership ends first, the next leader decides anew."""
@@ -171,10 +187,8 @@ class Leadership:
 
     def _watch_sessions(self) -> None:
         deadline_ms = self._sessions.next_deadline_ms
-        if self._active is None or deadline_ms is None:
-            return
-        if self._timer is not None and not self._timer.cancelled() and self._timer.when() > self._loop.time():
-            return  # It looks again when it fires; most deadlines only move on.
+        if self._active is None or deadline_ms is None or self._timer is not None:
+            return  # A timer looks again when it fires: deadlines only move on.
         self._timer = self._loop.call_at(deadline_ms / 1000, self._end_sessions)
 
     def _end_sessions(self) -> None:

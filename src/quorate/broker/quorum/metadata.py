@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.broker.metadata_store import MetadataStore, Outcomes, everything_in
+from quorate.broker.metadata_store import MetadataStore, Outcomes
 from quorate.broker.quorum.entry_payload import decode_records
 from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
@@ -20,7 +20,8 @@ from quorate.kernel.ids import Offset, TopicId
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.decisions import Answer
-from quorate.metadata.image import Delta, MetadataImage
+from quorate.metadata.image import MetadataImage
+from quorate.metadata.image_difference import difference
 from quorate.metadata.snapshot import decode_image, encode_image
 from quorate.raft.entries import Entry, EntryKind
 
@@ -83,7 +84,7 @@ class QuorumMetadataStore(MetadataStore):
     def install(self, payload: bytes, end_offset: Offset) -> None:
         before, self.image = self.image, decode_image(payload)
         assert self.image.version == end_offset
-        delta = _difference(before, self.image)
+        delta = difference(before, self.image)
         for listener in self._listeners:
             listener(self.image, delta)
         self._wake()
@@ -122,10 +123,3 @@ def _after_repeating(image: MetadataImage, command: c.Command, outcome: Answer |
 
 def _timed_out() -> KafkaError:
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request was not agreed on in time.")
-
-
-def _difference(before: MetadataImage, after: MetadataImage) -> Delta:
-    """From one image to another that a snapshot has brought: everything in it may be new."""
-    everything = everything_in(after)
-    deleted = tuple(topic for topic in before.topics.values() if topic.topic_id not in after.topic_names)
-    return msgspec.structs.replace(everything, deleted_topics=deleted)

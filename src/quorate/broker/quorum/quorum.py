@@ -12,6 +12,7 @@ import msgspec
 from quorate.broker.config import NodeConfig
 from quorate.broker.quorum.errors import NotQuorumLeader
 from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
+from quorate.broker.quorum.leader_doubt import LeaderDoubt
 from quorate.broker.quorum.leader_requests import Join, LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
 from quorate.broker.quorum.leadership import Leadership
 from quorate.broker.quorum.metadata import QuorumMetadataStore
@@ -100,6 +101,7 @@ class Quorum:
             answer=self._leadership.answer,
         )
         store.connect(self.leader_calls)
+        self.leader_doubt = LeaderDoubt(loop, self._is_live)
         self.driver = self._restore(storage)
         self._leadership.connect(self.driver)
 
@@ -169,6 +171,7 @@ class Quorum:
             self._replication.peer_connected(node_id)
 
     def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
+        self.leader_doubt.peer_lost(node_id)
         if refused:
             self.driver.peer_gone(node_id)
             self._leadership.broker_gone(node_id)
@@ -237,9 +240,13 @@ class Quorum:
             self._leadership.end()
         self.leader_calls.leader_changed()
 
+    def _is_live(self, node_id: NodeId) -> bool:
+        return self._store.image.is_live(node_id)
+
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
         if delta.changed_brokers:
             self._update_peers()
+            self.leader_doubt.look_again()
 
     def _addresses(self) -> dict[NodeId, Address]:
         """Where every other node is: what it said itself last, or else what the cluster knows, or the configuration."""

@@ -74,7 +74,9 @@ class BrokerRegistration:
     async def begin(self) -> None:
         """Report for work: returns when the cluster counts on this broker."""
         while not self._store.image.is_live(self._config.node_id):
-            await self._beat()
+            answer = await self._beat()
+            if answer is not None and (error := self._dismissal(answer)) is not None:
+                raise error
             if not self._store.image.is_live(self._config.node_id):
                 await asyncio.sleep(_SOON_S)
         self._heartbeats = self._loop.create_task(self._keep_beating())
@@ -101,7 +103,15 @@ class BrokerRegistration:
         interval_s = self._config.heartbeat_interval_ms / 1000
         while True:
             started = self._loop.time()
-            await self._beat()
+            try:
+                answer = await self._beat()
+            except Exception as error:
+                # Without heartbeats the broker is fenced for good, and nobody would know why.
+                self._on_failure(error)
+                return
+            if answer is not None and (dismissal := self._dismissal(answer)) is not None:
+                self._on_failure(dismissal)
+                return
             await asyncio.sleep(max(_SOON_S, interval_s - (self._loop.time() - started)))
 
     async def _beat(self, *, wants_to_stop: bool = False, timeout_ms: float = 2_000) -> HeartbeatAnswer | None:
@@ -116,8 +126,12 @@ class BrokerRegistration:
         except NoQuorum:
             return None
         assert isinstance(answer, HeartbeatAnswer)
-        if answer.is_superseded:
-            self._on_failure(QuorateError(f"another process has registered as node {self._config.node_id}"))
-        if answer.is_removed:
-            self._on_failure(QuorateError(f"node {self._config.node_id} was removed from the cluster"))
         return answer
+
+    def _dismissal(self, answer: HeartbeatAnswer) -> QuorateError | None:
+        """Why this process has no place in the cluster any more, if so."""
+        if answer.is_superseded:
+            return QuorateError(f"another process has registered as node {self._config.node_id}")
+        if answer.is_removed:
+            return QuorateError(f"node {self._config.node_id} was removed from the cluster")
+        return None
