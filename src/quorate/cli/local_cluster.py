@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,11 +10,11 @@ from uuid import uuid4
 
 import msgspec
 
+from quorate.cli.node_file import NodeFile
+from quorate.cli.node_process import Lifeline, NodeProcess, load_the_broker
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId
 from quorate.metadata.cluster_ids import new_cluster_id
-
-_START_TIMEOUT_S = 60
-_STOP_TIMEOUT_S = 15
 
 
 class NodePorts(msgspec.Struct, frozen=True):
@@ -25,76 +22,49 @@ class NodePorts(msgspec.Struct, frozen=True):
     peer: int
 
 
-class NodeProcess:
+class LocalNode:
+    """One node: where it is, and its process while the cluster runs."""
+
+    process: NodeProcess
+
     def __init__(self, node_id: int, ports: NodePorts, folder: Path) -> None:
-        self.node_id = node_id
+        self.node_id = NodeId(node_id)
         self.address = f"127.0.0.1:{ports.kafka}"
         self.peer_address = f"127.0.0.1:{ports.peer}"
         self.folder = folder
         self.log_path = folder / "node.log"
 
-    def start(self, cluster: "ClusterPlan") -> None:
+    def start(self, cluster: "ClusterPlan", lifeline: Lifeline) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         config_path = self.folder / "node.toml"
-        config_path.write_text(
-            f"node_id = {self.node_id}\n"
-            f"data_dir = {json.dumps(str(self.folder / 'data'))}\n"
-            f"listen = {json.dumps(self.address)}\n"
-            f"peer_listen = {json.dumps(self.peer_address)}\n"
-            f"cluster_id = {json.dumps(cluster.cluster_id)}\n"
-            "[voters]\n"
-            + "".join(f"{node_id} = {json.dumps(address)}\n" for node_id, address in cluster.voters.items())
-            + "[configs]\n"
-            + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in cluster.configs.items())
+        file = NodeFile(
+            node_id=self.node_id,
+            data_dir=str(self.folder / "data"),
+            listen=self.address,
+            peer_listen=self.peer_address,
+            cluster_id=cluster.cluster_id,
+            voters=cluster.voters,
+            configs=cluster.configs,
         )
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "quorate", "serve", "--config", str(config_path), "--until-stdin-closes"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which stops its nodes in good order.
-            )
-
-    def wait_until_ready(self) -> None:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode().strip()
-        if not line.startswith("ready: "):
-            self.stop()
-            raise QuorateError(f"node {self.node_id} did not start: {self._last_log_line()}")
-
-    def ask_to_stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    def _last_log_line(self) -> str:
-        lines = self.log_path.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it ended with status {self.process.returncode}"
+        config_path.write_text(file.text())
+        self.process = NodeProcess(self.node_id, config_path, self.log_path, lifeline)
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What all nodes of a cluster are told alike."""
 
     cluster_id: str
-    voters: Mapping[int, str]
+    voters: Mapping[NodeId, str]
     configs: Mapping[str, str]
 
 
 class LocalCluster:
-    """A context manager: the nodes run inside the block."""
+    """A context manager: the nodes run inside the block. To be entered before any thread is started."""
 
     def __init__(self, folder: Path, ports: Sequence[NodePorts]) -> None:
         self._folder = folder
-        self.nodes = [NodeProcess(index + 1, port, folder / f"node-{index + 1}") for index, port in enumerate(ports)]
+        self._lifeline: Lifeline | None = None
+        self.nodes = [LocalNode(index + 1, port, folder / f"node-{index + 1}") for index, port in enumerate(ports)]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -106,16 +76,17 @@ class LocalCluster:
         except OSError as error:
             raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
         plan = self._plan()
+        load_the_broker()
+        self._lifeline = Lifeline()
         started = []
         try:
             for node in self.nodes:
-                node.start(plan)
+                node.start(plan, self._lifeline)
                 started.append(node)
             for node in self.nodes:
-                node.wait_until_ready()
+                node.process.wait_until_ready()
         except BaseException:
-            for node in started:
-                node.stop()
+            _stop(started)
             raise
         self._describe(plan)
         return self
@@ -123,10 +94,9 @@ class LocalCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for node in self.nodes:
-            node.ask_to_stop()
-        for node in self.nodes:
-            node.stop()
+        _stop(self.nodes)
+        if self._lifeline is not None:
+            self._lifeline.close()
 
     def wait(self) -> None:
         """Return when any node has ended."""
@@ -188,3 +158,10 @@ class LocalCluster:
 def _voter_count(nodes: int) -> int:
     """An odd number: one more would have to agree, and none more may fail."""
     return min(nodes if nodes % 2 else nodes - 1, 5)
+
+
+def _stop(nodes: Sequence[LocalNode]) -> None:
+    for node in nodes:
+        node.process.ask_to_stop()
+    for node in nodes:
+        node.process.stop()
