@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 #: Between two heartbeats of a broker that is leaving, and between looks at whether it is unfenced.
 _SOON_S = 0.02
+#: A quorum that cannot be asked for this long will not elect anybody either.
+_LEAVING_TIMEOUT_MS = 1_500
 
 
 class RegistrationConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,14 +84,19 @@ class BrokerRegistration:
         self._heartbeats = self._loop.create_task(self._keep_beating())
 
     async def leave(self, grace_ms: int) -> None:
-        """Have others take over what this broker leads, for as long as that may take."""
+        """Have others take over what this broker leads, for as long as that may take and there is anybody to do it."""
         self._stop_beating()
         deadline = self._loop.time() + grace_ms / 1000
-        while (left_s := deadline - self._loop.time()) > 0:
-            answer = await self._beat(wants_to_stop=True, timeout_ms=left_s * 1000)
+        while (left_s := deadline - self._loop.time()) > 0 and self._has_successor():
+            answer = await self._beat(wants_to_stop=True, timeout_ms=min(left_s * 1000, _LEAVING_TIMEOUT_MS))
             if answer is None or answer.may_stop or answer.is_superseded or answer.is_removed:
                 return
             await asyncio.sleep(_SOON_S)
+
+    def _has_successor(self) -> bool:
+        """Where all brokers stop together, nobody is left to take over."""
+        brokers = self._store.image.brokers.values()
+        return any(broker.is_active and broker.node_id != self._config.node_id for broker in brokers)
 
     def stop(self) -> None:
         self._stop_beating()
