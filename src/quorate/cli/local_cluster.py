@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,7 @@ import msgspec
 
 from quorate.cli.node_file import NodeFile
 from quorate.cli.node_process import Lifeline, NodeProcess, load_the_broker
+from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.metadata.cluster_ids import new_cluster_id
@@ -76,6 +78,9 @@ class LocalCluster:
         except OSError as error:
             raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
         plan = self._plan()
+        for node in self.nodes:
+            for address in (node.address, node.peer_address):
+                _check_is_free(parse_address(address))
         load_the_broker()
         self._lifeline = Lifeline()
         started = []
@@ -158,6 +163,16 @@ class LocalCluster:
 def _voter_count(nodes: int) -> int:
     """An odd number: one more would have to agree, and none more may fail."""
     return min(nodes if nodes % 2 else nodes - 1, 5)
+
+
+def _check_is_free(address: Address) -> None:
+    """Before anything starts, lest one node that cannot listen leaves the others without it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            raise QuorateError(f"cannot listen on {address}: {error.strerror}; choose another --port") from None
 
 
 def _stop(nodes: Sequence[LocalNode]) -> None:

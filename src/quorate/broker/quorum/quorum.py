@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from quorate.broker.config import NodeConfig
+from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader
 from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
@@ -20,6 +21,7 @@ from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.clock import Clock
+from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.controller import Controller
@@ -102,6 +104,7 @@ class Quorum:
         )
         store.connect(self.leader_calls)
         self.leader_doubt = LeaderDoubt(loop, self._is_live)
+        self.departed_brokers = DepartedBrokers(loop)
         self.driver = self._restore(storage)
         self._leadership.connect(self.driver)
 
@@ -116,7 +119,10 @@ class Quorum:
             listen = self._config.peer_listen
             assert listen is not None
             self._update_peers()
-            await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
+            try:
+                await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
+            except OSError as error:
+                raise QuorateError(f"cannot listen for peers on {listen}: {error.strerror or error}") from None
         self.driver.start()
         if self._is_outsider():
             self._joining = self._environment.loop.create_task(self._join())
@@ -243,10 +249,11 @@ class Quorum:
     def _is_live(self, node_id: NodeId) -> bool:
         return self._store.image.is_live(node_id)
 
-    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
         if delta.changed_brokers:
             self._update_peers()
             self.leader_doubt.look_again()
+            self.departed_brokers.brokers_changed(image, delta.changed_brokers)
 
     def _addresses(self) -> dict[NodeId, Address]:
         """Where every other node is: what it said itself last, or else what the cluster knows, or the configuration."""
