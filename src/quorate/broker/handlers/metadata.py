@@ -58,7 +58,7 @@ def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataRespons
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in image.live_brokers
+            for broker in (*image.live_brokers, *node.quorum.departed_brokers.still_listed(image))
         ],
         cluster_id=image.cluster_id,
         controller_id=node.controller_id,

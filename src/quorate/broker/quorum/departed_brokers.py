@@ -1,0 +1,35 @@
+"""Brokers that have just been fenced, which clients are still told of for a while.
+
+librdkafka closes everything that belongs to a broker the moment metadata no longer lists it, the partitions on their
+way to another broker included, and then waits a second before it asks again. One that is listed a little longer is
+left in peace, and its partitions move at once. Nothing is said of it but its address: it leads nothing.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from quorate.kernel.ids import NodeId
+from quorate.metadata.image import Broker, MetadataImage
+
+_LISTED_FOR_S = 10.0
+
+
+class DepartedBrokers:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._listed_until: dict[NodeId, float] = {}
+
+    def brokers_changed(self, image: MetadataImage, changed: Iterable[NodeId]) -> None:
+        for node_id in changed:
+            broker = image.brokers.get(node_id)
+            if broker is None or broker.is_live:
+                self._listed_until.pop(node_id, None)
+            elif node_id not in self._listed_until:
+                self._listed_until[node_id] = self._loop.time() + _LISTED_FOR_S
+
+    def still_listed(self, image: MetadataImage) -> list[Broker]:
+        if not self._listed_until:
+            return []
+        now = self._loop.time()
+        self._listed_until = {node: until for node, until in self._listed_until.items() if until > now}
+        return [image.brokers[node] for node in self._listed_until if node in image.brokers]
