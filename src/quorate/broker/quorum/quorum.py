@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.broker.config import NodeConfig
 from quorate.broker.quorum.departed_brokers import DepartedBrokers
-from quorate.broker.quorum.errors import NotQuorumLeader
+from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
 from quorate.broker.quorum.leader_requests import Join, LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
@@ -32,6 +32,7 @@ from quorate.raft.messages import Message, decode_message, encode_message
 from quorate.raft.node import RaftNode
 from quorate.raft.ready import QuorumState
 from quorate.transport.peer_config import PeerConfig, PeerIdentity
+from quorate.transport.peer_errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peer_errors import PeerUnreachable
 from quorate.transport.peers import Peers
 
@@ -192,6 +193,8 @@ class Quorum:
             return encode(await self._leadership.answer(decode_request(payload)))
         except NotQuorumLeader as refused:
             return encode(Redirect(leader=refused.leader))
+        except OutcomeUnknown as error:
+            raise PeerOutcomeUnknown(str(error)) from None
 
     @property
     def _id(self) -> NodeId:
@@ -264,7 +267,8 @@ class Quorum:
         for broker in self._store.image.brokers.values():
             if broker.peer_address:
                 known[broker.node_id] = parse_address(broker.peer_address)
-        known.update({node_id: at for node_id, at in self._introduced.items() if node_id in known})
+        # Also those that are new to this node: it may have been down while they joined, and one of them may lead.
+        known.update(self._introduced)
         known.pop(self._id, None)
         return known
 
