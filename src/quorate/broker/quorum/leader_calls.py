@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
@@ -82,7 +82,7 @@ class LeaderCalls:
             hint = None
             if target is not None:
                 try:
-                    answer = await self._attempt(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
+                    answer = await self._attempt_while_leader(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
                 except OutcomeUnknown:
                     may_be_done = True
                 else:
@@ -102,6 +102,20 @@ class LeaderCalls:
             return known.node_id
         reachable = [node for node in self._known_nodes() if self._peers is not None and self._peers.is_connected(node)]
         return self._random.choice(reachable) if reachable else None
+
+    async def _attempt_while_leader(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
+        """Ask one node, but do not wait for one that is cut off once another is known to lead."""
+        attempt = self._loop.create_task(self._attempt(target, request, timeout_ms))
+        try:
+            while not attempt.done():
+                news: list[asyncio.Future[Any]] = [attempt, self._leader_changed]
+                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+                leader = self._known_leader()
+                if not attempt.done() and leader is not None and leader.node_id != target:
+                    raise OutcomeUnknown("another node leads")
+            return attempt.result()
+        finally:
+            attempt.cancel()
 
     async def _attempt(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
         if target == self._node_id:
