@@ -75,8 +75,10 @@ def _versions(images: Sequence[MetadataImage]) -> list[int]:
 
 
 def _metadata_agrees(answer: MetadataResponse, image: MetadataImage, *, all_topics: bool) -> bool:
-    brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
-    if brokers != {id_: (broker.host, broker.port) for id_, broker in image.brokers.items() if not broker.fenced}:
+    told = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+    registered = {id_: (broker.host, broker.port) for id_, broker in image.brokers.items()}
+    live = {id_ for id_, broker in image.brokers.items() if not broker.fenced}
+    if not live <= set(told) or not told.items() <= registered.items():  # Fenced ones are told for a while.
         return False
     if all_topics and {topic.name for topic in answer.topics} != set(image.topics):
         return False

@@ -18,6 +18,8 @@ class ClusterFaults:
         self._random = cluster.world.random
         self._longest_s = cluster.shape.longest_fault_s
         self._blocked: dict[tuple[str, str], int] = {}
+        #: When the last fault was ended; from then on it is up to the cluster.
+        self.last_repair_at = self._world.now
 
     async def run(self, names: tuple[str, ...], count: int) -> None:
         """Returns when all faults are over and every node that is left has come up again."""
@@ -199,6 +201,7 @@ class ClusterFaults:
 
     async def _wait(self) -> None:
         await self._world.sleep(self._random.random() ** 2 * self._longest_s)
+        self.last_repair_at = self._world.now
 
 
 def _both(one: str, two: str) -> tuple[tuple[str, str], tuple[str, str]]:

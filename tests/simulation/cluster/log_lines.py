@@ -27,8 +27,9 @@ def watched_log_lines(findings: Findings) -> Iterator[None]:
     handler = _LogLines(findings)
     propagated, level = logger.propagate, logger.level
     logger.addHandler(handler)
-    logger.propagate = logger.isEnabledFor(logging.INFO)  # Shown only to who asked for more.
-    logger.setLevel(min(level or logging.WARNING, logging.WARNING))
+    if not logger.isEnabledFor(logging.INFO):  # Nobody asked to see them.
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)
     try:
         yield
     finally:

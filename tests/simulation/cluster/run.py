@@ -59,13 +59,15 @@ async def _scenario(cluster: SimulatedCluster) -> float:
     faults_are_over: list[bool] = []
     clients = [Client(cluster, f"client-{number}") for number in range(shape.clients)]
     working = [cluster.client_host.spawn(client.run(lambda: bool(faults_are_over))) for client in clients]
-    await ClusterFaults(cluster).run(shape.faults, shape.fault_count)
-    healed_at = world.now
+    faults = ClusterFaults(cluster)
+    faulting = asyncio.ensure_future(faults.run(shape.faults, shape.fault_count))
+    longest_s = shape.fault_count * 3 * shape.longest_fault_s
+    await _within(world, longest_s + _LIVE_WITHIN_S, faulting, "all nodes come up again")
     await _within(world, _LIVE_WITHIN_S, joining, "all nodes join")
     if changing is not None:
         await _within(world, _LIVE_WITHIN_S, changing, "the membership is changed")
     await world.until(lambda: _is_live(cluster), within_s=_LIVE_WITHIN_S)
-    recovery_s = world.now - healed_at
+    recovery_s = world.now - faults.last_repair_at
     faults_are_over.append(True)
     await world.until(lambda: all(work.done() for work in working), within_s=_CLIENTS_END_WITHIN_S)
     await _everything_works(cluster)
