@@ -144,6 +144,8 @@ class Partition:
         self._leave_part()
         self.leader_epoch = leader.leader_epoch
         self.following = f.FollowerReplica(leader, high_watermark=self.high_watermark, is_unclean=is_unclean)
+        if not self.may_ask:
+            self._group_commit.request(self)
         self._tell_watchers()
 
     def wait_for_leader(self, leader_epoch: LeaderEpoch) -> None:
@@ -222,6 +224,11 @@ class Partition:
     def replica_log(self) -> ReplicaLog:
         log = self.log
         return ReplicaLog(log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, epochs=log.epochs)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a fetch may say where this log ends: with ``fsync`` only once all of it is on the disk."""
+        return self._durability is Durability.OS or self.log.synced_end_offset >= self.log.log_end_offset
 
     def take(self, answer: f.FetchAnswered, records: Buffer) -> Taken:
         """Carry out what the leader's answer means for this replica."""

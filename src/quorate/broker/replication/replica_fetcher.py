@@ -109,6 +109,9 @@ class ReplicaFetcher:
             if partition.following is None or partition.failure is not None:
                 self._plan.unfollow(planned.partition)
                 continue
+            if not partition.may_ask:
+                session.syncing[planned.partition] = planned
+                continue
             position = partition.following.next_fetch(partition.replica_log)
             session.asked[planned.partition] = planned
             asks.append(
