@@ -251,6 +251,7 @@ class Partition:
             case f.TruncateTo(offset=offset):
                 logger.info("truncated partition=%s epoch=%s end=%s", self, self.leader_epoch, offset)
                 self.log.truncate_to(offset)
+                self.high_watermark = min(self.high_watermark, offset)  # Less only after an unclean election.
             case f.TruncateFullyAndStartAt(offset=offset):
                 logger.info("starts anew partition=%s epoch=%s start=%s", self, self.leader_epoch, offset)
                 self.log.truncate_fully_and_start_at(offset)
