@@ -20,6 +20,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.image import TopicPartition
+from quorate.records.batch import read_header
 from quorate.replication import follower as f
 from quorate.replication.acks import Ack, AckTracker
 from quorate.replication.leader import LeaderReplica, LeaderStart, ReplicationConfig
@@ -265,13 +266,23 @@ class Partition:
 
     def _append_fetched(self, records: Buffer) -> Taken:
         assert self.following is not None
-        self.log.append_as_follower(records)
+        self._append_where_the_leader_has_it(records)
         for effect in self.following.step(f.RecordsAppended(), self.replica_log):
             self._take_effect(effect, b"")
         if self._durability is Durability.OS:
             return Taken.DONE
         self._group_commit.request(self)
         return Taken.SYNCING
+
+    def _append_where_the_leader_has_it(self, records: Buffer) -> None:
+        """Deleted records may end inside of a batch. The leader keeps the batch whole, and so must an empty log."""
+        log, first = self.log, read_header(records)
+        start = log.log_start_offset
+        if start == log.log_end_offset and first.base_offset < start <= first.last_offset:
+            log.truncate_fully_and_start_at(first.base_offset)
+        log.append_as_follower(records)
+        if log.log_start_offset < start:
+            log.delete_records_before(start)
 
     # For readers.
 
