@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import SystemRandom
 
@@ -55,6 +55,24 @@ async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
 
 async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested: asyncio.Event) -> None:
     config = node.config
+    starting = node.loop.create_task(start_node(node))
+    await _first_of(starting, stop_requested.wait(), node.failed.wait())
+    if not starting.done():
+        # It still waits for the quorum; there is nothing yet that others could take over.
+        starting.cancel()
+        await node.quorum.stop()
+        _raise_failure(node)
+        return
+    server = starting.result()
+    on_ready(config.advertised or config.listen)
+    await _first_of(stop_requested.wait(), node.failed.wait())
+    await stop_node(node, server, hands_over=node.failure is None)
+    _raise_failure(node)
+
+
+async def start_node(node: Node) -> Server:
+    """Bring the node up and open its door to clients."""
+    config = node.config
     await node.start(config.advertised or config.listen)
     server = Server(
         node.loop,
@@ -75,21 +93,30 @@ async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested
         await node.stop()
         raise QuorateError(f"cannot listen on {config.listen}: {error.strerror or error}") from None
     logger.info("node started node=%s listen=%s", config.node_id, config.listen)
-    on_ready(config.advertised or config.listen)
-    await _until_stopped(node, stop_requested)
+    return server
+
+
+async def stop_node(node: Node, server: Server, *, hands_over: bool) -> None:
+    """Close the door and stop; before that, hand over to other nodes what this one leads, or do not."""
+    config = node.config
     logger.info("node stops node=%s", config.node_id)
-    if node.failure is None:
+    if hands_over:
         await node.leave()
     node.release_waiting_requests()
-    await server.stop(config.stop_grace_ms)
+    await server.stop(config.stop_grace_ms if hands_over else 0)
     await node.stop()
     logger.info("node stopped node=%s", config.node_id)
+
+
+def _raise_failure(node: Node) -> None:
     if node.failure is not None:
-        raise QuorateError(f"node {config.node_id} cannot go on: {node.failure}")
+        raise QuorateError(f"node {node.config.node_id} cannot go on: {node.failure}")
 
 
-async def _until_stopped(node: Node, stop_requested: asyncio.Event) -> None:
-    waits = [asyncio.ensure_future(stop_requested.wait()), asyncio.ensure_future(node.failed.wait())]
+async def _first_of(*things: Awaitable[object]) -> None:
+    """Return when one of them is done; tasks go on, what else was waited for is given up."""
+    waits = [asyncio.ensure_future(thing) for thing in things]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+    for thing, wait in zip(things, waits, strict=True):
+        if thing is not wait:
+            wait.cancel()
