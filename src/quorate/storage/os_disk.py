@@ -7,6 +7,7 @@ after ``sync_directory``. Not pure: every call is a system call.
 import os
 import shutil
 from collections.abc import Sequence
+from typing import ClassVar
 
 from quorate.kernel.disk import Buffer
 
@@ -75,9 +76,12 @@ class OsDisk:
 
     __slots__ = ()
 
+    #: How open files behave.
+    _file_type: ClassVar[type[OsFile]] = OsFile
+
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-        return OsFile(os.open(path, flags | os.O_CREAT if create else flags, 0o644))
+        return self._file_type(os.open(path, flags | os.O_CREAT if create else flags, 0o644))
 
     def replace(self, path: str, content: Buffer) -> None:
         temporary = path + _TEMPORARY_SUFFIX

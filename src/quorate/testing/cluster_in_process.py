@@ -1,0 +1,181 @@
+"""A whole cluster in one background thread, for tests: nodes that can be killed and started again one by one."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from random import SystemRandom
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.data_dir_lock import lock_data_dir
+from quorate.broker.node import Environment, Node
+from quorate.broker.process import SystemClock, start_node, stop_node
+from quorate.kernel.address import Address
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId
+from quorate.metadata.config_definitions import ConfigValue
+from quorate.testing.free_ports import free_ports
+from quorate.testing.unsynced_disk import UnsyncedDisk
+from quorate.transport.server import Server
+
+T = TypeVar("T")
+
+_HOST = "127.0.0.1"
+_TIMEOUT_S = 60
+_WORKER_THREADS = 8
+
+
+class ClusterInProcess:
+    """A context manager. ``nodes`` is how many, or the ids they are to have; ``configs`` are Kafka's broker configs."""
+
+    def __init__(
+        self,
+        nodes: int | Sequence[int] = 3,
+        *,
+        configs: Mapping[str, ConfigValue] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        ids = range(1, nodes + 1) if isinstance(nodes, int) else nodes
+        self.node_ids = tuple(NodeId(node_id) for node_id in ids)
+        if not self.node_ids:
+            raise QuorateError("a cluster has at least one node")
+        self._configs = _defaults(len(self.node_ids)) | {name: _text(value) for name, value in (configs or {}).items()}
+        self._keeps_folder = folder is not None
+        self._folder = folder
+        self._running: dict[NodeId, _RunningNode] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, running or not; what Kafka clients call ``bootstrap.servers``."""
+        return ",".join(str(self._node_configs[node_id].listen) for node_id in self.node_ids)
+
+    def address_of(self, node_id: int) -> str:
+        return str(self._node_configs[NodeId(node_id)].listen)
+
+    def __enter__(self) -> Self:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="quorate-"))
+        self._node_configs = self._plan(self._folder)
+        self._loop = _new_event_loop()
+        self._executor = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="quorate-worker")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="quorate-cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._do(self._start_all())
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def kill(self, node_id: int) -> None:
+        """End a node without a word to the others. What it had not written to its files yet is not written."""
+        self._do(self._running.pop(NodeId(node_id)).stop(hands_over=False))
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node in good order: others take over first what it leads."""
+        self._do(self._running.pop(NodeId(node_id)).stop(hands_over=True))
+
+    def restart(self, node_id: int) -> None:
+        """Start a node again that was killed or stopped, where it was and with what it had."""
+        if NodeId(node_id) in self._running:
+            raise QuorateError(f"node {node_id} is running")
+        self._do(self._start(NodeId(node_id)))
+
+    def _plan(self, folder: Path) -> dict[NodeId, NodeConfig]:
+        ports = iter(free_ports(2 * len(self.node_ids)))
+        clients = {node_id: Address(_HOST, next(ports)) for node_id in self.node_ids}
+        peers = {node_id: Address(_HOST, next(ports)) for node_id in self.node_ids}
+        return {
+            node_id: NodeConfig(
+                node_id=node_id,
+                data_dir=str(folder / f"node-{node_id}"),
+                listen=clients[node_id],
+                peer_listen=peers[node_id],
+                voters=peers,
+                cluster_id="in-process",
+                durability=Durability.OS,
+                configs=self._configs,
+            )
+            for node_id in self.node_ids
+        }
+
+    async def _start_all(self) -> None:
+        await asyncio.gather(*(self._start(node_id) for node_id in self.node_ids))
+
+    async def _start(self, node_id: NodeId) -> None:
+        environment = Environment(
+            loop=self._loop,
+            clock=SystemClock(),
+            disk=UnsyncedDisk(),
+            executor=self._executor,
+            random=SystemRandom(),
+        )
+        self._running[node_id] = await _RunningNode.start(Node(self._node_configs[node_id], environment))
+
+    def _close(self) -> None:
+        self._do(self._stop_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._executor.shutdown()
+        self._loop.close()
+        if not self._keeps_folder and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    async def _stop_all(self) -> None:
+        running, self._running = self._running, {}
+        await asyncio.gather(*(node.stop(hands_over=False) for node in running.values()))
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
+
+
+class _RunningNode:
+    def __init__(self, node: Node, server: Server, held: ExitStack) -> None:
+        self._node = node
+        self._server = server
+        self._held = held
+
+    @classmethod
+    async def start(cls, node: Node) -> "_RunningNode":
+        with ExitStack() as held:
+            held.enter_context(lock_data_dir(node.config.data_dir))
+            return cls(node, await start_node(node), held.pop_all())
+        raise AssertionError("a lock does not swallow exceptions")
+
+    async def stop(self, *, hands_over: bool) -> None:
+        with self._held:
+            await stop_node(self._node, self._server, hands_over=hands_over)
+
+
+def _defaults(count: int) -> dict[str, str]:
+    return {
+        "group.initial.rebalance.delay.ms": "0",  # No test waits for more members to come.
+        "offsets.topic.num.partitions": "4",
+        "default.replication.factor": str(min(count, 3)),
+        "offsets.topic.replication.factor": str(min(count, 3)),
+        "min.insync.replicas": "2" if count >= 3 else "1",
+    }
+
+
+def _text(value: ConfigValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
