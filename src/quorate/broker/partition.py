@@ -239,11 +239,20 @@ class Partition:
             taken = Taken.DONE
             for effect in self.following.step(answer, self.replica_log):
                 taken = self._take_effect(effect, records)
-        except (KafkaError, f.CommittedRecordsWouldBeLost) as error:
-            logger.error("replica failed partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
-            self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        except f.CommittedRecordsWouldBeLost as error:
+            self._fail_as_follower(error)
+            return Taken.BACK_OFF
+        except KafkaError as error:
+            if self.log.is_usable:  # The disk is full, say: somebody may make room.
+                logger.error("not appended partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
+            else:
+                self._fail_as_follower(error)
             return Taken.BACK_OFF
         return taken
+
+    def _fail_as_follower(self, error: Exception) -> None:
+        logger.error("replica failed partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
+        self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
 
     def _take_effect(self, effect: f.FollowerEffect, records: Buffer) -> Taken:
         match effect:

@@ -59,6 +59,11 @@ class PartitionLog:
         return self._state.durability.synced_end_offset
 
     @property
+    def is_usable(self) -> bool:
+        """False for good once the disk has failed so that nobody knows what it holds."""
+        return self._state.failure is None
+
+    @property
     def size_bytes(self) -> int:
         return self._state.segments.size_bytes
 
