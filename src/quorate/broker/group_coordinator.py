@@ -21,7 +21,8 @@ from quorate.groups.partitioning import partition_for_group
 from quorate.groups.refusal import refusal
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, PartitionIndex
+from quorate.kernel.ids import GroupId, PartitionIndex, TopicName
+from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.commands import CreateTopic
 from quorate.metadata.image import Broker, Delta, MetadataImage
 from quorate.metadata.topic_names import CONSUMER_OFFSETS
@@ -46,11 +47,12 @@ class GroupCoordinator:
         self._runners: dict[PartitionIndex, GroupShardRunner] = {}
 
     def start(self) -> None:
-        image = self._node.metadata.image
-        topic = image.topics.get(CONSUMER_OFFSETS)
+        metadata = self._node.metadata
+        topic = metadata.image.topics.get(CONSUMER_OFFSETS)
         for index in () if topic is None else topic.partitions:
-            self._follow_leadership(image, index)
-        self._node.metadata.subscribe(self._metadata_changed)
+            self._leadership_changed(CONSUMER_OFFSETS, index, metadata.image.partition_leader(CONSUMER_OFFSETS, index))
+        metadata.subscribe(self._topics_deleted)
+        metadata.on_leadership_changed(self._leadership_changed)
 
     def stop(self) -> None:
         for index in list(self._runners):
@@ -111,23 +113,21 @@ class GroupCoordinator:
         index = self._partition_for(group_id)
         return None if index is None else self._runners.get(index)
 
-    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
+    def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
         deleted = {topic.name for topic in delta.deleted_topics}
         if CONSUMER_OFFSETS in deleted:
             self.stop()
-        for identity in delta.changed_partitions:
-            if identity.topic == CONSUMER_OFFSETS:
-                self._follow_leadership(image, identity.partition)
         forgotten = frozenset(deleted - {CONSUMER_OFFSETS})
         if forgotten:
             for runner in list(self._runners.values()):
                 runner.ask(ForgetTopics(topics=forgotten))
 
-    def _follow_leadership(self, image: MetadataImage, index: PartitionIndex) -> None:
-        state = image.partition(CONSUMER_OFFSETS, index)
+    def _leadership_changed(self, topic: TopicName, index: PartitionIndex, leader: PartitionLeader | None) -> None:
+        if topic != CONSUMER_OFFSETS:
+            return
+        leads = leader is not None and leader.node_id == self._node.config.node_id
         runner = self._runners.get(index)
-        leads = state is not None and state.leader == self._node.config.node_id
-        if runner is not None and (not leads or state is None or runner.leader_epoch != state.leader_epoch):
+        if runner is not None and (not leads or leader is None or runner.leader_epoch != leader.leader_epoch):
             self._stop_runner(index)
         if leads and index not in self._runners:
             self._start_runner(index)

@@ -9,15 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import Offset
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.leaders import PartitionLeader, QuorumLeader
 from quorate.metadata.commands import Command
 from quorate.metadata.controller import Controller
 from quorate.metadata.decisions import Answer
-from quorate.metadata.image import Delta, MetadataImage, TopicPartition
+from quorate.metadata.image import Delta, MetadataImage
 from quorate.metadata.records import AnyRecord
 
 Listener = Callable[[MetadataImage, Delta], None]
+#: Topic, partition, and its new leader; None where it has none.
+LeadershipListener = Callable[[TopicName, PartitionIndex, PartitionLeader | None], None]
 Outcomes = list[Answer | KafkaError]
 
 
@@ -29,6 +31,18 @@ class MetadataStore(ABC):
     def subscribe(self, listener: Listener) -> None:
         """Have the listener called, in the order of subscription, after every change."""
         self._listeners.append(listener)
+
+    def on_leadership_changed(self, listener: LeadershipListener) -> None:
+        """Have the listener called for every partition whose leader or leader epoch has changed, on every node.
+
+        It is told what is agreed on and applied here; nobody hears of an election in any other way.
+        """
+
+        def changed(image: MetadataImage, delta: Delta) -> None:
+            for name in delta.changed_leaders:
+                listener(name.topic, name.partition, image.partition_leader(name.topic, name.partition))
+
+        self.subscribe(changed)
 
     @abstractmethod
     async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
@@ -85,14 +99,3 @@ def decide_all(
             records.extend(decision.records)
             draft, _ = draft.replay(decision.records, draft.version)
     return outcomes, records
-
-
-def everything_in(image: MetadataImage) -> Delta:
-    """The delta from nothing to the image: what a node that starts has to carry out."""
-    return Delta(
-        changed_partitions=tuple(
-            TopicPartition(topic.topic_id, topic.name, index)
-            for topic in image.topics.values()
-            for index in topic.partitions
-        )
-    )

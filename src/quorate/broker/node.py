@@ -21,7 +21,6 @@ from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
-from quorate.broker.metadata_store import everything_in
 from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quorum.identity import settle_cluster_id
@@ -39,6 +38,8 @@ from quorate.metadata.commands import CreateTopic
 from quorate.metadata.config_definitions import ConfigValue
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import broker_value
+from quorate.metadata.image import MetadataImage
+from quorate.metadata.image_difference import difference
 from quorate.replication.leader import ReplicationConfig
 
 logger = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ class Node:
         self.partitions.connect(self.replication)
         self.quorum.serve_replication(self.replication)
         image = self.metadata.image
-        self.partitions.metadata_changed(image, everything_in(image))
+        self.partitions.metadata_changed(image, difference(MetadataImage(), image))
         self.metadata.subscribe(self.partitions.metadata_changed)
 
     def _make_replication(self) -> Replication:

@@ -41,6 +41,8 @@ class Partitions:
         self._group_commit = group_commit
         self._image = MetadataImage()
         self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
+        #: Those that lead or follow anew, until the log has been told.
+        self._new_parts: list[Partition] = []
         #: Of the brokers that may be in sync.
         self._broker_epochs: dict[NodeId, BrokerEpoch] = {}
 
@@ -95,6 +97,7 @@ class Partitions:
                 self._remove(topic.name, index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         for identity in delta.changed_partitions:
             self._change(identity)
+        self._log_new_parts()
         if delta.brokers_reconfigured:
             self._reconfigure(set(image.topics))
         elif delta.reconfigured_topics:
@@ -147,13 +150,23 @@ class Partitions:
             allows_unclean = bool(topic_values(self._image, self._view, topic)["unclean.leader.election.enable"])
             partition.follow(leader, is_unclean=allows_unclean)
             self._replication.follows(partition)
-        logger.info(
-            "leadership changed node=%s partition=%s leader=%s epoch=%s",
-            self._view.node_id,
-            partition,
-            state.leader,
-            state.leader_epoch,
-        )
+        self._new_parts.append(partition)
+
+    def _log_new_parts(self) -> None:
+        """One line for a change, however many partitions it concerns."""
+        parts, self._new_parts = self._new_parts, []
+        if parts:
+            led = sum(partition.leading is not None for partition in parts)
+            some = ",".join(f"{partition}@{partition.leader_epoch}" for partition in parts[:3])
+            logger.info(
+                "parts changed node=%s version=%s leads=%s follows=%s partitions=%s%s",
+                self._view.node_id,
+                self._image.version,
+                led,
+                len(parts) - led,
+                some,
+                ",…" if len(parts) > 3 else "",
+            )
 
     def _leader_start(self, leader: PartitionLeader, state: PartitionState) -> LeaderStart:
         """What the image knows; the partition knows its own offsets."""

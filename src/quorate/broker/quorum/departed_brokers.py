@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from quorate.kernel.ids import NodeId
 from quorate.metadata.image import Broker, MetadataImage
 
-_LISTED_FOR_S = 10.0
+#: Longer than clients take to move, shorter than a node takes to come back: then a client's backoff is forgotten too.
+_LISTED_FOR_S = 3.0
 
 
 class DepartedBrokers:
