@@ -199,6 +199,10 @@ class Partition:
             enough = self.leading is not None and self.leading.has_enough_replicas
             self._settle(self._acks.add(callback, end_offset, enough_replicas=enough))
 
+    def give_up(self, callback: CommitCallback) -> None:
+        """The write's time is up: do not call back any more."""
+        self._acks.time_out(callback)
+
     def step(self, event: LeaderEvent) -> None:
         """Something happened that concerns the leader; nothing where this node does not lead."""
         if self.leading is not None and self.failure is None:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
-from quorate.broker.partition import Partition
+from quorate.broker.partition import CommitCallback, Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 
@@ -19,16 +20,20 @@ class PendingProduce:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_ms: int, writes: Sequence[UncommittedWrite]) -> None:
         self._errors: dict[int, KafkaError] = {}
-        self._waiting = {position for position, _, _ in writes}
+        #: By position: the partition that has not answered yet, and what it is to call.
+        self._waiting = {
+            position: (partition, cast(CommitCallback, partial(self._settle, position)))
+            for position, partition, _ in writes
+        }
         self.future: asyncio.Future[dict[int, KafkaError]] = loop.create_future()
         self._timer = loop.call_later(timeout_ms / 1000, self._time_out)
         for position, partition, end_offset in writes:
-            partition.when_committed(end_offset, partial(self._settle, position))
+            partition.when_committed(end_offset, self._waiting[position][1])
 
     def _settle(self, position: int, error: KafkaError | None) -> None:
         if position not in self._waiting:
             return  # It came after the time was up.
-        self._waiting.discard(position)
+        del self._waiting[position]
         if error is not None:
             self._errors[position] = error
         if not self._waiting:
@@ -36,6 +41,8 @@ class PendingProduce:
 
     def _time_out(self) -> None:
         self._errors.update(dict.fromkeys(self._waiting, _TIMED_OUT))
+        for partition, callback in self._waiting.values():
+            partition.give_up(callback)
         self._waiting.clear()
         self._finish()
 

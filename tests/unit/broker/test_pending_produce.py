@@ -25,6 +25,10 @@ class FakePartition:
         else:
             self.callbacks.append(callback)
 
+    def give_up(self, callback: CommitCallback) -> None:
+        """Too late to take it back: it is called all the same."""
+        assert callback in self.callbacks
+
     def commit(self, error: KafkaError | None = None) -> None:
         for callback in self.callbacks:
             callback(error)
