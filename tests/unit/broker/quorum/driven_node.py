@@ -199,5 +199,8 @@ class DrivenNode:
 async def until(time: float) -> None:
     loop = asyncio.get_running_loop()
     arrived = loop.create_future()
-    loop.call_at(time, arrived.set_result, None)
-    await arrived
+    timer = loop.call_at(time, arrived.set_result, None)
+    try:
+        await arrived
+    finally:
+        timer.cancel()

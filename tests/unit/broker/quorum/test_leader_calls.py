@@ -189,7 +189,21 @@ def test_a_leader_that_is_cut_off_is_given_up_and_the_next_one_asked(is_local: b
         await until(asyncio.get_running_loop().time() + 1)
         asker.known, asker.peers.replies = leader(2, 2), {2: [Done()]}
         asker.calls.leader_changed()
+        changed = asyncio.get_running_loop().time()
         assert await asking == (Done(), True)
+        assert asyncio.get_running_loop().time() - changed <= 0.1
+
+
+def test_a_leader_that_changes_only_its_term_is_not_given_up() -> None:
+    async def scenario(asker: Asker) -> None:
+        asker.known = leader(3)
+        asking = asyncio.ensure_future(asker.ask(timeout_ms=10_000))
+        await until(asyncio.get_running_loop().time() + 1)
+        asker.known = leader(3, 2)
+        asker.calls.leader_changed()
+        await until(asyncio.get_running_loop().time() + 0.5)
+        assert asker.peers.asked == [3]
+        asking.cancel()
 
     run(scenario)
 
