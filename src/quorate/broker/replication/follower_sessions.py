@@ -82,6 +82,8 @@ class _FollowerSession:
         #: Partitions with something to tell, in the order in which it happened, and answers that are ready.
         self._news: dict[PartitionKey, None] = {}
         self._ready: list[Given] = []
+        #: Partitions that have no more to tell than a watermark: they go along, or are news after a while.
+        self._watermarks: dict[PartitionKey, None] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._wake_scheduled = False
         self._watermark_timer: asyncio.TimerHandle | None = None
@@ -113,7 +115,7 @@ class _FollowerSession:
         self._schedule_wake()
 
     def has_watermark(self, partition: Partition) -> None:
-        self._news[_key(partition)] = None
+        self._watermarks[_key(partition)] = None
         if self._watermark_timer is None:
             self._watermark_timer = self._loop.call_later(_WATERMARK_DELAY_S, self._watermark_due)
 
@@ -157,7 +159,7 @@ class _FollowerSession:
         partition.step(self._fetched(ask, round(self._loop.time() * 1000)))
         if ask.fetch_offset < partition.log.log_end_offset:
             self._news[ask.key] = None
-        elif ask.known_high_watermark != partition.high_watermark:
+        elif ask.known_high_watermark < partition.high_watermark:
             self.has_watermark(partition)
 
     def _fetched(self, ask: Ask, now_ms: int) -> FollowerFetched:
@@ -171,7 +173,8 @@ class _FollowerSession:
     def _collect(self, given: list[Given]) -> None:
         """Take what there is to tell, up to the size of an answer; the rest goes with the next one."""
         size_bytes = 0
-        news, self._news = self._news, {}
+        news = {**self._news, **self._watermarks}
+        self._news, self._watermarks = {}, {}
         for key in news:
             asked = self._asked.get(key)
             if asked is None:
@@ -213,7 +216,9 @@ class _FollowerSession:
 
     def _watermark_due(self) -> None:
         self._watermark_timer = None
-        if self._news:
+        if self._watermarks:
+            self._news.update(self._watermarks)
+            self._watermarks.clear()
             self._wake()
 
     def _schedule_wake(self) -> None:
