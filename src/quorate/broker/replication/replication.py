@@ -66,6 +66,8 @@ class Replication:
     # From the metadata.
 
     def leads(self, partition: Partition) -> None:
+        # What was asked for under an earlier reign of this node must not count in this one.
+        self._followers.leadership_changed(partition)
         self._fetcher.unfollow(partition)
         self.is_unsettled(partition)
 
