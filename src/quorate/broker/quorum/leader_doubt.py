@@ -35,11 +35,17 @@ class LeaderDoubt:
 
     def peer_lost(self, node_id: NodeId) -> None:
         if node_id not in self._gone_until and self._is_live(node_id):
-            self._gone_until[node_id] = self._loop.time() + _DOUBT_S
-            self._loop.call_later(_DOUBT_S, self.look_again)
+            self._gone_until[node_id] = until = self._loop.time() + _DOUBT_S
+            self._loop.call_at(until, self._grow_old, node_id, until)
 
     def peer_back(self, node_id: NodeId) -> None:
         self._gone_until.pop(node_id, None)
+        self.look_again()
+
+    def _grow_old(self, node_id: NodeId, until: float) -> None:
+        # Not by the clock: a timer may be early by the last digit of its time, and those who wait have no other.
+        if self._gone_until.get(node_id) == until:
+            del self._gone_until[node_id]
         self.look_again()
 
     def look_again(self) -> None:
