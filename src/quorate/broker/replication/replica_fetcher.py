@@ -141,9 +141,12 @@ class ReplicaFetcher:
         self._loop.call_soon(self._pump_soon, session.node_id)
 
     def _take(self, session: "_LeaderSession", given: Given) -> None:
-        planned = session.asked.pop(given.ask.key, None)
+        planned = session.asked.get(given.ask.key)
+        if planned is None or planned.leader_epoch != given.ask.leader_epoch:
+            return  # Late: this is not what is asked for now.
+        del session.asked[given.ask.key]
         partition = self._partitions.get(given.ask.key)
-        if planned is None or partition is None:
+        if partition is None:
             return
         taken = partition.take(_answered(given), given.records)
         if taken is Taken.SYNCING:
