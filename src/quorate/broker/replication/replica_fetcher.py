@@ -10,7 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from quorate.broker.partition import Partition, Taken
-from quorate.broker.replication.messages import Ask, Given, PartitionKey, ReplicaFetch, decode_answer, encode
+from quorate.broker.replication.messages import (
+    Ask,
+    Given,
+    PartitionKey,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    decode_answer,
+    encode,
+)
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from quorate.replication.divergence import EpochEnd
@@ -131,14 +139,17 @@ class ReplicaFetcher:
         except PeerError as error:
             logger.debug("replica fetch failed leader=%s error=%s", session.node_id, error)
             self._start_over(session, number)
-            return
+        else:
+            self._take_all(session, number, answer)
+        # This request is still among those under way, until the task is done.
+        self._loop.call_soon(self._pump_soon, session.node_id)
+
+    def _take_all(self, session: "_LeaderSession", number: int, answer: ReplicaFetchAnswer) -> None:
         if number == session.number:
             for given in answer.given:
                 self._take(session, given)
             if not answer.is_known:
                 self._start_over(session, number)
-        # This request is still among those under way, until the task is done.
-        self._loop.call_soon(self._pump_soon, session.node_id)
 
     def _take(self, session: "_LeaderSession", given: Given) -> None:
         planned = session.asked.get(given.ask.key)
