@@ -52,7 +52,7 @@ class FakePort:
     def now_ms(self) -> int:
         return round(self._host.loop.time() * 1000)
 
-    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:  # noqa: ARG002
+    def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         self.proposals.append(proposal)
 
     def is_unsettled(self, partition: Partition) -> None:

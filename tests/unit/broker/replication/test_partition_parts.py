@@ -29,7 +29,7 @@ class CountingWatcher:
     def __init__(self) -> None:
         self.changes = 0
 
-    def partition_changed(self, partition: Partition) -> None:  # noqa: ARG002
+    def partition_changed(self, partition: Partition) -> None:
         self.changes += 1
 
     def stop_waiting(self) -> None:
