@@ -95,8 +95,9 @@ class Partitions:
         for topic in delta.deleted_topics:
             for index in topic.partitions:
                 self._remove(topic.name, index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        unclean = frozenset(delta.unclean_elections)
         for identity in delta.changed_partitions:
-            self._change(identity)
+            self._change(identity, elected_unclean=identity in unclean)
         self._log_new_parts()
         if delta.brokers_reconfigured:
             self._reconfigure(set(image.topics))
@@ -120,7 +121,7 @@ class Partitions:
         for partition in self:
             partition.step(LiveBrokersChanged(broker_epochs=epochs))
 
-    def _change(self, identity: TopicPartition) -> None:
+    def _change(self, identity: TopicPartition, *, elected_unclean: bool) -> None:
         state = self._image.partition(identity.topic, identity.partition)
         assert state is not None
         if self._view.node_id not in state.replicas:
@@ -130,9 +131,9 @@ class Partitions:
         if partition is None:
             partition = self._by_name[identity.topic, identity.partition] = self._open(identity)
         if isinstance(partition, Partition) and partition.failure is None:
-            self._give_part(partition, state)
+            self._give_part(partition, state, elected_unclean=elected_unclean)
 
-    def _give_part(self, partition: Partition, state: PartitionState) -> None:
+    def _give_part(self, partition: Partition, state: PartitionState, *, elected_unclean: bool) -> None:
         if state.leader_epoch == partition.leader_epoch:
             if partition.leading is not None:
                 partition.step(MembershipChanged(membership=_membership(state)))
@@ -148,7 +149,8 @@ class Partitions:
         else:
             topic = partition.identity.topic
             allows_unclean = bool(topic_values(self._image, self._view, topic)["unclean.leader.election.enable"])
-            partition.follow(leader, is_unclean=allows_unclean)
+            # An operator may ask for such an election although the topic does not allow it by itself.
+            partition.follow(leader, is_unclean=allows_unclean or elected_unclean)
             self._replication.follows(partition)
         self._new_parts.append(partition)
 
