@@ -68,9 +68,7 @@ def _find(partition: Partition, timestamp: int) -> Found:
     log = partition.log
     match timestamp:
         case -1:
-            if partition.leading is not None and not partition.leading.has_caught_up_with_its_epoch:
-                # A new leader may not know yet what its predecessor has committed and shown (KIP-207).
-                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+            _check_caught_up(partition)
             return partition.high_watermark, -1, partition.leader_epoch
         case -2 | -4:
             return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
@@ -80,9 +78,16 @@ def _find(partition: Partition, timestamp: int) -> Found:
             found = log.offset_of_max_timestamp()
         case _:
             found = log.offset_for_timestamp(timestamp)
-    if found is None or found[0] >= partition.high_watermark:
-        return _NOTHING
-    return found
+    if found is not None and found[0] < partition.high_watermark:
+        return found
+    _check_caught_up(partition)
+    return _NOTHING
+
+
+def _check_caught_up(partition: Partition) -> None:
+    """A new leader may not know yet what its predecessor has committed and shown (KIP-207)."""
+    if partition.leading is not None and not partition.leading.has_caught_up_with_its_epoch:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 API = Api(request=ListOffsetsRequest, min_version=1, max_version=10, handle=handle)
