@@ -6,7 +6,7 @@ that can be reached: those that do not lead say who does.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Protocol
 
@@ -78,11 +78,13 @@ class LeaderCalls:
         hint: QuorumLeader | None = None
         while (left_ms := (deadline - self._loop.time()) * 1000) > 0:
             leader_changed = self._leader_changed
-            target = self._target(hint)
+            believed = self._believed_leader(hint)
+            target = self._any_reachable() if believed is None else believed.node_id
             hint = None
             if target is not None:
+                attempt = self._attempt(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
                 try:
-                    answer = await self._attempt_while_leader(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
+                    answer = await self._while_none_is_newer(attempt, target, believed)
                 except OutcomeUnknown:
                     may_be_done = True
                 else:
@@ -94,28 +96,32 @@ class LeaderCalls:
             await self._pause(leader_changed, deadline)
         raise NoQuorum(may_be_done=may_be_done)
 
-    def _target(self, hint: QuorumLeader | None) -> NodeId | None:
+    def _believed_leader(self, hint: QuorumLeader | None) -> QuorumLeader | None:
         known = self._known_leader()
-        if hint is not None and (known is None or hint.term >= known.term):
-            known = hint
-        if known is not None:
-            return known.node_id
+        return hint if hint is not None and (known is None or hint.term >= known.term) else known
+
+    def _any_reachable(self) -> NodeId | None:
         reachable = [node for node in self._known_nodes() if self._peers is not None and self._peers.is_connected(node)]
         return self._random.choice(reachable) if reachable else None
 
-    async def _attempt_while_leader(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
-        """Ask one node, but do not wait for one that is cut off once another is known to lead."""
-        attempt = self._loop.create_task(self._attempt(target, request, timeout_ms))
+    async def _while_none_is_newer(
+        self, asking: Coroutine[Any, Any, LeaderAnswer], target: NodeId, believed: QuorumLeader | None
+    ) -> LeaderAnswer:
+        """Do not wait for a node that is cut off once another is known to lead, in a later term than it was said to."""
+        attempt = self._loop.create_task(asking)
         try:
             while not attempt.done():
                 news: list[asyncio.Future[Any]] = [attempt, self._leader_changed]
                 await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
-                leader = self._known_leader()
-                if not attempt.done() and leader is not None and leader.node_id != target:
+                if not attempt.done() and self._is_superseded(target, believed):
                     raise OutcomeUnknown("another node leads")
             return attempt.result()
         finally:
             attempt.cancel()
+
+    def _is_superseded(self, target: NodeId, believed: QuorumLeader | None) -> bool:
+        known = self._known_leader()
+        return known is not None and known.node_id != target and (believed is None or known.term > believed.term)
 
     async def _attempt(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
         if target == self._node_id:

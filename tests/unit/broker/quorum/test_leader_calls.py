@@ -193,6 +193,22 @@ def test_a_leader_that_is_cut_off_is_given_up_and_the_next_one_asked(is_local: b
         assert await asking == (Done(), True)
         assert asyncio.get_running_loop().time() - changed <= 0.1
 
+    run(scenario)
+
+
+def test_a_leader_that_others_named_is_not_given_up_for_an_older_one_that_this_node_knows() -> None:
+    async def scenario(asker: Asker) -> None:
+        asker.known = leader(2, term=4)
+        asker.peers.replies = {2: [Redirect(leader=leader(3, term=5))]}
+        asking = asyncio.ensure_future(asker.ask(timeout_ms=10_000))
+        await until(asyncio.get_running_loop().time() + 1)
+        asker.calls.leader_changed()  # A connection has come up, and nothing else is new.
+        await until(asyncio.get_running_loop().time() + 0.5)
+        assert asker.peers.asked == [2, 3]
+        asking.cancel()
+
+    run(scenario)
+
 
 def test_a_leader_that_changes_only_its_term_is_not_given_up() -> None:
     async def scenario(asker: Asker) -> None:
