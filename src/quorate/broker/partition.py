@@ -183,13 +183,21 @@ class Partition:
         info = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if self._durability is Durability.FSYNC:
             self._group_commit.request(self)
+        if leading.is_sole_replica:
+            committed = leading.append_alone(self.log.log_end_offset)
+            if committed > self.high_watermark:
+                self._watermark_advanced(committed)
+        else:
+            self._appended_for_others(leading)
+        return info
+
+    def _appended_for_others(self, leading: LeaderReplica) -> None:
         appended = LeaderAppended(log_end_offset=self.log.log_end_offset, now_ms=self._replication.now_ms())
         self._carry_out(leading.step(appended))
         if not leading.is_settled:
             self._replication.is_unsettled(self)
         for watch in tuple(self.asking_followers.values()):
             watch.has_records(self)
-        return info
 
     def when_committed(self, end_offset: Offset, callback: CommitCallback) -> None:
         """Call back once the high watermark has reached ``end_offset``, or with the error that prevents it."""
@@ -218,8 +226,11 @@ class Partition:
     def _watermark_advanced(self, offset: Offset) -> None:
         self.high_watermark = offset
         enough = self.leading is None or self.leading.has_enough_replicas
-        self._settle(self._acks.advance(offset, enough_replicas=enough))
-        self._tell_watchers()
+        acks = self._acks.advance(offset, enough_replicas=enough)
+        if acks:
+            self._settle(acks)
+        if self._watchers:
+            self._tell_watchers()
         for watch in tuple(self.asking_followers.values()):
             watch.has_watermark(self)
 

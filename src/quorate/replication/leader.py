@@ -82,12 +82,6 @@ class LeaderReplica:
         return self._isr.membership.isr
 
     @property
-    def has_enough_replicas(self) -> bool:
-        """Whether the committed ISR has ``min.insync.replicas`` members; a topic with fewer replicas needs them all."""
-        membership = self._isr.membership
-        return len(membership.isr) >= min(self._min_insync_replicas, len(membership.replicas))
-
-    @property
     def has_caught_up_with_its_epoch(self) -> bool:
         """Until then the watermark may be behind one that an earlier leader showed (KIP-207)."""
         return self.high_watermark >= self.epoch_start_offset
@@ -101,6 +95,13 @@ class LeaderReplica:
             and len(membership.isr) == len(membership.replicas)
             and not self._isr.is_unsettled
         )
+
+    def append_alone(self, log_end_offset: Offset) -> Offset:
+        """What ``LeaderAppended`` comes to where there is no other replica: returns the high watermark."""
+        self._log_end_offset = self._not_back(self._log_end_offset, log_end_offset)
+        if not self._config.requires_sync:
+            self.high_watermark = log_end_offset
+        return self.high_watermark
 
     def check_writable(self, *, acks_all: bool) -> ErrorCode | None:
         return ErrorCode.NOT_ENOUGH_REPLICAS if acks_all and not self.has_enough_replicas else None
@@ -134,6 +135,7 @@ class LeaderReplica:
                 self._note_setback(event)
             case MinInsyncReplicasChanged(min_insync_replicas=minimum):
                 self._min_insync_replicas = minimum
+                self._count_replicas()
             case TimePassed(now_ms=now_ms):
                 self._now_ms = max(self._now_ms, now_ms)
             case _:
@@ -164,6 +166,13 @@ class LeaderReplica:
             for node in membership.isr.union(membership.replicas)
             if node != self.leader.node_id
         }
+        self.is_sole_replica = not self._followers
+        self._count_replicas()
+
+    def _count_replicas(self) -> None:
+        membership = self._isr.membership
+        #: Whether the committed ISR has ``min.insync.replicas`` members; a topic with fewer replicas needs them all.
+        self.has_enough_replicas = len(membership.isr) >= min(self._min_insync_replicas, len(membership.replicas))
 
     def _new_follower(self, *, is_in_sync: bool) -> FollowerProgress:
         # A member of the ISR gets the whole lag time to make itself known to a new leader.

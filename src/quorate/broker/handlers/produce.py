@@ -5,6 +5,7 @@ answered with UNSUPPORTED_VERSION.
 Gaps: transactional ids are refused until there are transactions; quotas are not applied.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
@@ -121,7 +122,12 @@ async def _respond_later(
 
 def _response(node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse]) -> ProduceResponse:
     remaining = iter(answers)
-    leaders = [answer.current_leader.leader_id for answer in answers if answer.current_leader is not _NO_HINT]
+    where: Sequence[NodeEndpoint] = ()
+    for answer in answers:
+        if answer.current_leader is not _NO_HINT:
+            leaders = [other.current_leader.leader_id for other in answers if other.current_leader is not _NO_HINT]
+            where = endpoints(node.metadata.image, leaders, NodeEndpoint)
+            break
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -131,7 +137,7 @@ def _response(node: Node, request: ProduceRequest, answers: list[PartitionProduc
             )
             for topic in request.topic_data
         ],
-        node_endpoints=endpoints(node.metadata.image, leaders, NodeEndpoint) if leaders else (),
+        node_endpoints=where,
     )
 
 
