@@ -23,6 +23,7 @@ from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.producer_ids import ProducerIds
+from quorate.broker.quorum.automatic_balance import BalanceConfig
 from quorate.broker.quorum.identity import settle_cluster_id
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
@@ -40,6 +41,7 @@ from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import broker_value
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.image_difference import difference
+from quorate.metadata.placement import LeaderPlacement
 from quorate.replication.leader import ReplicationConfig
 
 logger = logging.getLogger(__name__)
@@ -105,6 +107,12 @@ class Node:
             storage=RaftStorage(self.disk, config.data_dir, self.clock),
             store=self.metadata,
             session_timeout_ms=self.int_config("broker.session.timeout.ms"),
+            balance=BalanceConfig(
+                delay_ms=self.int_config("leader.imbalance.check.interval.seconds") * 1000,
+                moves_leaders=bool(self.broker_config("auto.leader.rebalance.enable")),
+                fills_new_nodes=bool(self.broker_config("auto.new.node.rebalance.enable")),
+                favours_quorum_leader=config.leader_placement is LeaderPlacement.QUORUM_LEADER,
+            ),
             environment=QuorumEnvironment(
                 loop=self.loop,
                 clock=self.clock,

@@ -31,6 +31,28 @@ _OWN = (
         documentation="Whether a topic that a client asks for is made when it is missing.",
     ),
     ConfigDefinition(
+        name="auto.leader.rebalance.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        read_only=True,
+        documentation="Whether partitions go back to their first replica when it is in sync again.",
+    ),
+    ConfigDefinition(
+        name="auto.new.node.rebalance.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        read_only=True,
+        documentation="Whether a node that joins the cluster gets its share of the replicas.",
+    ),
+    ConfigDefinition(
+        name="leader.imbalance.check.interval.seconds",
+        type=ConfigType.LONG,
+        default="5",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long after a change the balance of leaders and replicas is looked at.",
+    ),
+    ConfigDefinition(
         name="broker.heartbeat.interval.ms",
         type=ConfigType.INT,
         default="500",
@@ -152,6 +174,20 @@ _OWN = (
         check=at_least(0),
         read_only=True,
         documentation="How many fetch sessions are kept.",
+    ),
+    *(
+        ConfigDefinition(
+            name=name,
+            type=ConfigType.LONG,
+            default=str(INT64_MAX),
+            check=at_least(0),
+            documentation="Kept for tools that set and clear it around a reassignment; nothing is slowed down by it.",
+        )
+        for name in (
+            "follower.replication.throttled.rate",
+            "leader.replication.throttled.rate",
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+        )
     ),
     ConfigDefinition(
         name="node.id", type=ConfigType.INT, default="-1", read_only=True, documentation="The id of this node."

@@ -64,6 +64,11 @@ class Leadership:
     def connect(self, driver: RaftDriver) -> None:
         self._driver = driver
 
+    @property
+    def current(self) -> QuorumLeader | None:
+        """The leadership that this node holds; None while it does not."""
+        return None if self._active is None else self._active.leadership
+
     def begin(self, leadership: QuorumLeader) -> None:
         """Take over the cluster as the image shows it."""
         self.end()

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from quorate.broker.config import NodeConfig
+from quorate.broker.quorum.automatic_balance import AutomaticBalance, BalanceConfig
 from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
@@ -71,6 +72,7 @@ class Quorum:
         storage: RaftStorage,
         store: QuorumMetadataStore,
         session_timeout_ms: int,
+        balance: BalanceConfig,
         environment: QuorumEnvironment,
     ) -> None:
         self._config = config
@@ -106,6 +108,7 @@ class Quorum:
         store.connect(self.leader_calls)
         self.leader_doubt = LeaderDoubt(loop, self._is_live)
         self.departed_brokers = DepartedBrokers(loop)
+        self.balance = AutomaticBalance(balance, store, lambda: self._leadership.current, loop)
         self.driver = self._restore(storage)
         self._leadership.connect(self.driver)
 
@@ -116,6 +119,7 @@ class Quorum:
 
     async def start(self) -> None:
         self._store.subscribe(self._metadata_changed)
+        self.balance.start()
         if self.peers is not None:
             listen = self._config.peer_listen
             assert listen is not None
@@ -131,6 +135,7 @@ class Quorum:
     async def stop(self) -> None:
         if self._joining is not None:
             self._joining.cancel()
+        self.balance.stop()
         self._leadership.stop()
         await self.driver.stop()
         if self.peers is not None:
@@ -245,6 +250,7 @@ class Quorum:
         if state.can_decide:
             assert state.leader is not None
             self._leadership.begin(state.leader)
+            self.balance.look_soon()
         else:
             self._leadership.end()
         self.leader_calls.leader_changed()
