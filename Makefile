@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test check format bench codegen clean
+.PHONY: help setup jvm demo test sim check format bench codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -23,6 +23,11 @@ demo: setup jvm ## a node, a stock client, a backup on Spark, its verification
 
 test: setup jvm check ## everything that must hold: checks, unit, simulation, integration, compatibility
 	$(BIN)/python -m pytest
+
+SEEDS ?= 1000
+FIRST_SEED ?= 1
+sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
+	$(BIN)/python -m tests.simulation.cluster --seeds $(SEEDS) --first $(FIRST_SEED)
 
 check: setup ## ruff, mypy --strict, import rules, tidiness
 	$(BIN)/ruff check .

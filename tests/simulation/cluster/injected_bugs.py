@@ -1,0 +1,144 @@
+"""Bugs that clusters of this kind have had, one patch each: the simulator has to find every one of them.
+
+Nothing of production code is changed on disk; a bug is there while its context manager is open.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from quorate.broker.handlers import metadata as metadata_handler
+from quorate.broker.quorum import raft_storage
+from quorate.broker.quorum.leader_calls import LeaderCalls
+from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.quorum import Quorum
+from quorate.broker.quorum.raft_storage import RaftStorage
+from quorate.kernel.address import Address
+from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata import topics
+from quorate.metadata.commands import Command
+from quorate.metadata.image import MetadataImage, PartitionState
+from quorate.metadata.records import PartitionChanged
+from quorate.protocol.messages.metadata import MetadataResponsePartition
+from quorate.raft.entries import Entry, HardState
+from quorate.raft.ready import Ready
+
+_CACHED_FOR_S = 60.0
+
+
+@contextmanager
+def node_ids_hard_coded() -> Iterator[None]:
+    """Nodes know each other as 1, 2 and 3."""
+    addresses = Quorum._addresses
+
+    def few(self: Quorum) -> dict[NodeId, Address]:
+        return {node_id: address for node_id, address in addresses(self).items() if node_id in (1, 2, 3)}
+
+    with patch.object(Quorum, "_addresses", few):
+        yield
+
+
+@contextmanager
+def clients_sent_to_the_assigned_node() -> Iterator[None]:
+    """Metadata names the first replica, whoever was elected."""
+    partition = metadata_handler._partition
+
+    def assigned(image: MetadataImage, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
+        return msgspec.structs.replace(partition(image, index, state), leader_id=state.replicas[0])
+
+    with patch.object(metadata_handler, "_partition", assigned):
+        yield
+
+
+@contextmanager
+def isr_answered_as_all_replicas() -> Iterator[None]:
+    partition = metadata_handler._partition
+
+    def all_in_sync(image: MetadataImage, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
+        return msgspec.structs.replace(partition(image, index, state), isr_nodes=state.replicas)
+
+    with patch.object(metadata_handler, "_partition", all_in_sync):
+        yield
+
+
+@contextmanager
+def only_the_first_of_a_batch_gets_a_leader() -> Iterator[None]:
+    new_partitions = topics._new_partitions
+
+    def first_led(*args: Any) -> tuple[PartitionChanged, ...]:
+        first, *others = new_partitions(*args)
+        return (first, *(msgspec.structs.replace(other, leader=NO_NODE) for other in others))
+
+    with patch.object(topics, "_new_partitions", first_led):
+        yield
+
+
+@contextmanager
+def leader_cached_for_a_minute() -> Iterator[None]:
+    """Commands go to the leader of the past, however dead it is."""
+    believed_leader = LeaderCalls._believed_leader
+
+    def cached(self: LeaderCalls, hint: QuorumLeader | None) -> QuorumLeader | None:
+        now = self._loop.time()
+        leader, since = getattr(self, "cached_leader", (None, now))
+        if leader is None or now - since > _CACHED_FOR_S:
+            leader, since = believed_leader(self, hint), now
+        self.cached_leader = (leader, since)  # type: ignore[attr-defined]
+        return leader
+
+    with patch.object(LeaderCalls, "_believed_leader", cached):
+        yield
+
+
+@contextmanager
+def entries_acknowledged_before_they_are_synced() -> Iterator[None]:
+    def append(self: RaftStorage, entries: Sequence[Entry]) -> None:
+        if entries[0].offset < self._log.log_end_offset:
+            self._log.truncate_to(entries[0].offset)
+        now_ms = self._clock.now_ms()
+        self._log.append_as_follower(b"".join(raft_storage._batch(entry, now_ms) for entry in entries))
+
+    with patch.object(RaftStorage, "_append", append):
+        yield
+
+
+@contextmanager
+def votes_not_written_down() -> Iterator[None]:
+    persist = RaftStorage.persist
+
+    def forgetful(self: RaftStorage, ready: Ready) -> None:
+        hard_state = None if ready.hard_state is None else HardState(ready.hard_state.term)
+        persist(self, msgspec.structs.replace(ready, hard_state=hard_state))
+
+    with patch.object(RaftStorage, "persist", forgetful):
+        yield
+
+
+@contextmanager
+def changes_carried_out_twice() -> Iterator[None]:
+    """A command that is asked again, since its answer was lost, is not known as the same."""
+
+    def unchanged(self: QuorumMetadataStore, command: Command) -> Command:
+        return command
+
+    with patch.object(QuorumMetadataStore, "_repeatable", unchanged):
+        yield
+
+
+BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    bug.__name__: bug
+    for bug in (
+        node_ids_hard_coded,
+        clients_sent_to_the_assigned_node,
+        isr_answered_as_all_replicas,
+        only_the_first_of_a_batch_gets_a_leader,
+        leader_cached_for_a_minute,
+        entries_acknowledged_before_they_are_synced,
+        votes_not_written_down,
+        changes_carried_out_twice,
+    )
+}
