@@ -8,6 +8,7 @@ import msgspec
 
 from quorate.metadata.config_definitions import (
     INT32_MAX,
+    INT64_MAX,
     ConfigDefinition,
     ConfigType,
     at_least,
