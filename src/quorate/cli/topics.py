@@ -118,6 +118,7 @@ def alter(
 def delete(names: NamesArgument, bootstrap_server: BootstrapOption) -> None:
     """Delete topics and all that is in them."""
     with open_client(bootstrap_server) as client:
+        _existing(client, names)
         client.topics.delete(names)
     for name in names:
         print(f"deleted {name}")

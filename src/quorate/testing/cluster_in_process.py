@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,7 +67,7 @@ class ClusterInProcess:
         self._thread = threading.Thread(target=self._loop.run_forever, name="quorate-cluster", daemon=True)
         self._thread.start()
         try:
-            self._do(self._start_all())
+            self._do(self._start(self.node_ids))
         except BaseException:
             self._close()
             raise
@@ -78,19 +78,23 @@ class ClusterInProcess:
     ) -> None:
         self._close()
 
-    def kill(self, node_id: int) -> None:
-        """End a node without a word to the others. What it had not written to its files yet is not written."""
-        self._do(self._running.pop(NodeId(node_id)).stop(hands_over=False))
+    def kill(self, *node_ids: int) -> None:
+        """End nodes without a word to the others. What they had not written to their files yet is not written."""
+        self._do(self._stop(node_ids, hands_over=False))
 
-    def stop(self, node_id: int) -> None:
-        """Stop a node in good order: others take over first what it leads."""
-        self._do(self._running.pop(NodeId(node_id)).stop(hands_over=True))
+    def stop(self, *node_ids: int) -> None:
+        """Stop nodes in good order: others take over first what they lead."""
+        self._do(self._stop(node_ids, hands_over=True))
 
-    def restart(self, node_id: int) -> None:
-        """Start a node again that was killed or stopped, where it was and with what it had."""
-        if NodeId(node_id) in self._running:
-            raise QuorateError(f"node {node_id} is running")
-        self._do(self._start(NodeId(node_id)))
+    def restart(self, *node_ids: int) -> None:
+        """Start nodes again that were killed or stopped, where they were and with what they had.
+
+        Returns when they are ready, so start those together that need each other for a majority.
+        """
+        for node_id in node_ids:
+            if NodeId(node_id) in self._running:
+                raise QuorateError(f"node {node_id} is running")
+        self._do(self._start(node_ids))
 
     def _plan(self, folder: Path) -> dict[NodeId, NodeConfig]:
         ports = iter(free_ports(2 * len(self.node_ids)))
@@ -110,21 +114,26 @@ class ClusterInProcess:
             for node_id in self.node_ids
         }
 
-    async def _start_all(self) -> None:
-        await asyncio.gather(*(self._start(node_id) for node_id in self.node_ids))
+    async def _start(self, node_ids: Iterable[int]) -> None:
+        nodes = [Node(self._node_configs[NodeId(node_id)], self._environment()) for node_id in node_ids]
+        for started in await asyncio.gather(*(_RunningNode.start(node) for node in nodes)):
+            self._running[started.node_id] = started
 
-    async def _start(self, node_id: NodeId) -> None:
-        environment = Environment(
+    async def _stop(self, node_ids: Iterable[int], *, hands_over: bool) -> None:
+        nodes = [self._running.pop(NodeId(node_id)) for node_id in node_ids]
+        await asyncio.gather(*(node.stop(hands_over=hands_over) for node in nodes))
+
+    def _environment(self) -> Environment:
+        return Environment(
             loop=self._loop,
             clock=SystemClock(),
             disk=UnsyncedDisk(),
             executor=self._executor,
             random=SystemRandom(),
         )
-        self._running[node_id] = await _RunningNode.start(Node(self._node_configs[node_id], environment))
 
     def _close(self) -> None:
-        self._do(self._stop_all())
+        self._do(self._stop(tuple(self._running), hands_over=False))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._executor.shutdown()
@@ -133,16 +142,13 @@ class ClusterInProcess:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    async def _stop_all(self) -> None:
-        running, self._running = self._running, {}
-        await asyncio.gather(*(node.stop(hands_over=False) for node in running.values()))
-
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
 
 class _RunningNode:
     def __init__(self, node: Node, server: Server, held: ExitStack) -> None:
+        self.node_id = node.config.node_id
         self._node = node
         self._server = server
         self._held = held
