@@ -1,18 +1,11 @@
 """Where a broker listens. Pure."""
 
-import msgspec
-
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 
+__all__ = ["MAX_PORT", "Address", "parse_address"]
+
 MAX_PORT = 65535
-
-
-class Address(msgspec.Struct, frozen=True):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
