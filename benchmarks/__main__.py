@@ -14,6 +14,8 @@ from benchmarks.backup import cases as backup
 from benchmarks.backup.contender import ContenderFailed
 from benchmarks.backup.measure import measure_backup
 from benchmarks.cases import Selection
+from benchmarks.cluster import cases as cluster
+from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
 from benchmarks.report import Environment, describe_environment, make_report, render, save
 from benchmarks.runner import Runner, Settings
@@ -40,8 +42,10 @@ def main() -> int:
     # Before the run: the commit that is named must be the one that was started.
     environment = describe_environment(None if reason else _kafka_version(), reason, options.kafka_heap_mb)
     try:
-        if not _is_backup_alone(options):
+        if _wants_node(options):
             _measure_node(options, settings, environment)
+        if _wants_cluster(options):
+            measure_cluster(_cluster_choice(options), environment, _say)
         if _wants_backup(options):
             measure_backup(options.only, environment, _say, quick=options.quick)
     except (RequestFailed, ContenderFailed) as error:
@@ -63,8 +67,28 @@ def _measure_node(options: argparse.Namespace, settings: Settings, environment: 
         print(f"kept: {save(report)}")
 
 
-def _is_backup_alone(options: argparse.Namespace) -> bool:
-    return bool(options.only) and all(word.startswith(backup.PREFIX) for word in options.only)
+def _wants_node(options: argparse.Namespace) -> bool:
+    others = (backup.PREFIX, cluster.PREFIX)
+    return not options.only or any(not word.startswith(others) for word in options.only)
+
+
+def _wants_cluster(options: argparse.Namespace) -> bool:
+    """Unless asked for by name, not where the options are about one node: its profile, or one of the two systems."""
+    if not options.only:
+        return not (options.systems or options.profile)
+    return any(word.startswith(cluster.PREFIX) for word in options.only)
+
+
+def _cluster_choice(options: argparse.Namespace) -> Choice:
+    return Choice(
+        words=tuple(word for word in options.only if word.startswith(cluster.PREFIX)),
+        quick=options.quick,
+        durabilities=(options.durability,) if options.durability else tuple(Durability),
+        systems=options.systems,
+        profile=options.profile,
+        rounds=options.rounds,
+        apache_kafka_rounds=options.kafka_rounds,
+    )
 
 
 def _wants_backup(options: argparse.Namespace) -> bool:
@@ -85,6 +109,8 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
     parser.add_argument("--kafka-heap-mb", type=int, default=KAFKA_HEAP_MB, help="Apache Kafka's heap, -Xms and -Xmx")
+    parser.add_argument("--rounds", type=int, help="of each fault in cluster-failover, for Quorate")
+    parser.add_argument("--kafka-rounds", type=int, help="the same for Apache Kafka: about 20 s a round")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="Quorate alone under cProfile, whose statistics go to FILE"
     )

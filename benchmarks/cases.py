@@ -22,6 +22,7 @@ class Unit(StrEnum):
     SECONDS = "s"
     MEBIBYTES = "MiB"
     SHARE = "share"
+    CORE_SHARE = "of a core"
 
     @property
     def more_is_better(self) -> bool:

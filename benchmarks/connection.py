@@ -29,7 +29,7 @@ class Connection:
         return self._read(size_bytes)
 
     def create_topic(self, topic: str, partitions: int, configs: Sequence[tuple[str, str]] = ()) -> None:
-        code = wire.topic_error_code(self.ask(wire.create_topics_request(topic, partitions, configs)), topic)
+        code = wire.topic_error_code(self.ask(wire.create_topics_request([topic], partitions, configs)), topic)
         if code not in (0, TOPIC_ALREADY_EXISTS):
             raise RequestFailed(f"CreateTopics of {topic} answered error code {code}")
 

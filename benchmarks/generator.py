@@ -45,7 +45,7 @@ def produce(
         ProduceChannel(address, topic, partition, batches, depth=depth, max_requests=max_requests)
         for partition in range(connections)
     ]
-    elapsed_s, cpu_s = _drive(channels, seconds)
+    elapsed_s, cpu_s = drive(channels, seconds)
     requests = sum(channel.acknowledged for channel in channels)
     return Load(
         requests=requests,
@@ -64,7 +64,7 @@ def fetch(
     channels = [
         FetchChannel(address, topic, partition, batches, end_offset) for partition, end_offset in enumerate(end_offsets)
     ]
-    elapsed_s, cpu_s = _drive(channels, seconds)
+    elapsed_s, cpu_s = drive(channels, seconds)
     received = sum(channel.batches_received for channel in channels)
     return Load(
         requests=sum(channel.requests for channel in channels),
@@ -110,7 +110,7 @@ def produce_one_by_one(
     return load, latencies_us
 
 
-def _drive(channels: Sequence[Channel], seconds: float) -> tuple[float, float]:
+def drive(channels: Sequence[Channel], seconds: float) -> tuple[float, float]:
     """Run the channels until the time is over and nothing is in flight. Elapsed and own CPU seconds."""
     poll = select.epoll()
     active = {channel.socket.fileno(): channel for channel in channels}

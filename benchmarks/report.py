@@ -88,17 +88,17 @@ def render(report: Report) -> str:
         f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
         f"- {report.settings.repeats} repeats in turns; ratio = Quorate / Apache Kafka, median, lowest and highest",
         "",
-        *table(_cells(report.rows)),
+        *row_table(report.rows),
         "",
         "\\* the client took more than 85 % of a core: it may have been the limit.",
-        *_noise_lines(report.rows),
+        *noise_lines(report.rows),
         "",
         *_goal_lines(report.goals),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _noise_lines(rows: Sequence[Row]) -> list[str]:
+def noise_lines(rows: Sequence[Row]) -> list[str]:
     lines = []
     # Other work does not slow both alike: a system with more threads gets more of a contended machine.
     if noisy := [row.other_share or 0.0 for row in rows if row.is_noisy]:
@@ -116,9 +116,9 @@ def _noise_lines(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _cells(rows: Sequence[Row]) -> list[list[str]]:
+def row_table(rows: Sequence[Row]) -> list[str]:
     header = ["measure", "durability", "unit", "Quorate", "Apache Kafka", "ratio", "spread", "CPU ratio", "other load"]
-    return [header, *(_row_cells(row) for row in rows)]
+    return table([header, *(_row_cells(row) for row in rows)])
 
 
 def _row_cells(row: Row) -> list[str]:

@@ -73,8 +73,8 @@ def summarise(samples: Sequence[Sample]) -> list[Row]:
     return [_row(group) for group in groups.values()]
 
 
-def judge(rows: Sequence[Row]) -> list[GoalResult]:
-    return [_judge_goal(goal, rows) for goal in GOALS]
+def judge(rows: Sequence[Row], goals: Sequence[Goal] = GOALS) -> list[GoalResult]:
+    return [_judge_goal(goal, rows) for goal in goals]
 
 
 def _row(group: Sequence[Sample]) -> Row:
@@ -105,7 +105,7 @@ def _ratio(ours: Sequence[Sample], theirs: Sequence[Sample]) -> Ratio | None:
     """Of runs that followed each other: what slows the machine for a while slows both."""
     if any(sample.unit is Unit.SHARE for sample in theirs):
         return None  # A quality of the run, not of the systems.
-    ratios = [our.value / their.value for our, their in zip(ours, theirs, strict=False)]
+    ratios = [our.value / their.value for our, their in zip(ours, theirs, strict=False) if their.value]
     if not ratios:
         return None
     return Ratio(median=median(ratios), lowest=min(ratios), highest=max(ratios))

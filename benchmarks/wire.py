@@ -54,16 +54,16 @@ def _record(offset_delta: int, value: bytes) -> bytes:
 def produce_request(topic: str, partition: int, batch: bytes) -> tuple[bytes, bytes]:
     """Head (size to records length) and rest of a Produce frame with ``acks=all``."""
     body = b"\0" + struct.pack(">hi", -1, TIMEOUT_MS)  # No transactional id; acks; timeout.
-    body += b"\2" + _compact_string(topic) + b"\2" + _INT32.pack(partition) + _uvarint(len(batch) + 1)
+    body += b"\2" + compact_string(topic) + b"\2" + _INT32.pack(partition) + uvarint(len(batch) + 1)
     rest = batch + b"\0\0\0"
-    return _frame_head(PRODUCE, PRODUCE_VERSION, body, len(rest)), rest
+    return frame_head(PRODUCE, PRODUCE_VERSION, body, len(rest)), rest
 
 
 class ProduceResponseLayout:
     """Where things stand in the answer to a one-partition Produce; its size is fixed as long as there is no error."""
 
     def __init__(self, topic: str) -> None:
-        name = _compact_string(topic)
+        name = compact_string(topic)
         # Size, correlation id, tags, one topic, name, one partition, index, error code, base offset.
         self.fields = struct.Struct(f">iixx{len(name)}xxihq")
         # Append time, log start offset, no record errors, null message, tags twice, throttle time, tags.
@@ -75,9 +75,9 @@ class FetchRequest:
 
     def __init__(self, topic: str, partition: int, partition_max_bytes: int) -> None:
         before = struct.pack(">iiiibii", -1, 500, 1, 50 << 20, 0, 0, -1)  # Replica, waits, sizes, isolation, session.
-        before += b"\2" + _compact_string(topic) + b"\2" + struct.pack(">ii", partition, -1)
+        before += b"\2" + compact_string(topic) + b"\2" + struct.pack(">ii", partition, -1)
         after = struct.pack(">iqi", -1, -1, partition_max_bytes) + b"\0\0" + b"\1" + b"\1" + b"\0"
-        head = _frame_head(FETCH, FETCH_VERSION, before, 8 + len(after))
+        head = frame_head(FETCH, FETCH_VERSION, before, 8 + len(after))
         self.frame = bytearray(head + bytes(8) + after)
         self._offset_position = len(head)
 
@@ -90,7 +90,7 @@ class FetchResponseLayout:
     """Reads the answer to a one-partition Fetch up to where its records begin."""
 
     def __init__(self, topic: str) -> None:
-        name = _compact_string(topic)
+        name = compact_string(topic)
         # Size, correlation id, tags, throttle time, error code, session id, one topic, name, one partition,
         # index, error code, high watermark.
         self.fields = struct.Struct(f">iix4xh4xx{len(name)}xx4xhq")
@@ -98,24 +98,28 @@ class FetchResponseLayout:
     def records_span(self, frame: memoryview) -> tuple[int, int]:
         """Start and length of the records in a whole frame."""
         position = self.fields.size + 8 + 8  # Last stable offset, log start offset.
-        aborted_count, position = _read_uvarint(frame, position)
+        aborted_count, position = read_uvarint(frame, position)
         if aborted_count > 1:
             raise ValueError("the answer names aborted transactions where there are none")
         position += 4  # Preferred read replica.
-        length, position = _read_uvarint(frame, position)
+        length, position = read_uvarint(frame, position)
         return position, max(0, length - 1)
 
 
-def create_topics_request(topic: str, partitions: int, configs: Sequence[tuple[str, str]]) -> bytes:
-    body = _INT32.pack(1) + _string(topic) + struct.pack(">ihi", partitions, 1, 0) + _INT32.pack(len(configs))
-    body += b"".join(_string(name) + _string(value) for name, value in configs)
+def create_topics_request(
+    topics: Sequence[str], partitions: int, configs: Sequence[tuple[str, str]], replication_factor: int = 1
+) -> bytes:
+    """All topics alike."""
+    shape = struct.pack(">ihi", partitions, replication_factor, 0) + _INT32.pack(len(configs))
+    shape += b"".join(string(name) + string(value) for name, value in configs)
+    body = _INT32.pack(len(topics)) + b"".join(string(topic) + shape for topic in topics)
     body += struct.pack(">ib", TIMEOUT_MS, 0)
-    return _frame_head(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, 0)
+    return frame_head(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, is_flexible=False)
 
 
 def delete_topics_request(topic: str) -> bytes:
-    body = _INT32.pack(1) + _string(topic) + _INT32.pack(TIMEOUT_MS)
-    return _frame_head(DELETE_TOPICS, DELETE_TOPICS_VERSION, body, 0)
+    body = _INT32.pack(1) + string(topic) + _INT32.pack(TIMEOUT_MS)
+    return frame_head(DELETE_TOPICS, DELETE_TOPICS_VERSION, body, is_flexible=False)
 
 
 def topic_error_code(response: bytes, topic: str) -> int:
@@ -126,29 +130,31 @@ def topic_error_code(response: bytes, topic: str) -> int:
     return code
 
 
-def _frame_head(api_key: int, api_version: int, body: bytes, rest_size_bytes: int) -> bytes:
-    header = struct.pack(">hhi", api_key, api_version, 0) + _string(CLIENT_ID.decode())
-    if api_key in (PRODUCE, FETCH):
-        header += b"\0"  # These versions are flexible: the header ends with tagged fields.
+def frame_head(
+    api_key: int, api_version: int, body: bytes, rest_size_bytes: int = 0, *, is_flexible: bool = True
+) -> bytes:
+    header = struct.pack(">hhi", api_key, api_version, 0) + string(CLIENT_ID.decode())
+    if is_flexible:
+        header += b"\0"  # Tagged fields: none.
     content = header + body
     return _INT32.pack(len(content) + rest_size_bytes) + content
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
 
-def _compact_string(text: str) -> bytes:
+def compact_string(text: str) -> bytes:
     encoded = text.encode()
-    return _uvarint(len(encoded) + 1) + encoded
+    return uvarint(len(encoded) + 1) + encoded
 
 
 def _varint(value: int) -> bytes:
-    return _uvarint((value << 1) ^ (value >> 63))
+    return uvarint((value << 1) ^ (value >> 63))
 
 
-def _uvarint(value: int) -> bytes:
+def uvarint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -157,7 +163,7 @@ def _uvarint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
+def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = buffer[position]

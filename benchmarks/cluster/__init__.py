@@ -1,0 +1,1 @@
+"""Three Quorate nodes beside three Apache Kafka nodes: many topics, replicated throughput, and failover."""
