@@ -37,13 +37,16 @@ class ActiveController:
         leadership: QuorumLeader,
         controller: Controller,
         store: MetadataStore,
+        *,
         propose: Callable[[bytes, Term], Awaitable[Offset]],
+        confirm: Callable[[], Awaitable[Offset]],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.leadership = leadership
         self._controller = controller
         self._store = store
         self._propose = propose
+        self._confirm = confirm
         self._loop = loop
         self._queue: list[_Submission] = []
         self._worker: asyncio.Task[None] | None = None
@@ -78,16 +81,21 @@ class ActiveController:
             self._worker = None
 
     async def _carry_out(self, batch: Sequence[_Submission]) -> None:
-        """Validations first: they see the image as it is, and change nothing."""
-        for submission in batch:
-            if submission.validate_only:
-                outcomes, _ = self._decide(submission.commands)
-                _settle(submission, Submitted(outcomes, self._store.image.version))
-        changing = [submission for submission in batch if not submission.validate_only]
-        outcomes, records = self._decide([command for submission in changing for command in submission.commands])
+        """Decide everything, have it agreed on, then answer.
+
+        Also an answer that changes nothing waits until a majority knows no newer leader: one that was deposed and does
+        not know it yet must not refuse what its successor would grant. Validations see the image as it is.
+        """
+        validated = [(one, self._decide(one.commands)[0]) for one in batch if one.validate_only]
+        changing = [one for one in batch if not one.validate_only]
+        outcomes, records = self._decide([command for one in changing for command in one.commands])
         version = self._store.image.version
         if records:
             version = Offset(await self._propose(encode_records(records), self.leadership.term) + 1)
+        else:
+            await self._confirm()
+        for submission, judged in validated:
+            _settle(submission, Submitted(judged, version))
         for submission in changing:
             count = len(submission.commands)
             _settle(submission, Submitted(outcomes[:count], version))

@@ -19,13 +19,19 @@ class DepartedBrokers:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._listed_until: dict[NodeId, float] = {}
+        self._live: set[NodeId] = set()
 
     def brokers_changed(self, image: MetadataImage, changed: Iterable[NodeId]) -> None:
         for node_id in changed:
             broker = image.brokers.get(node_id)
-            if broker is None or broker.is_live:
+            if broker is None:
+                self._live.discard(node_id)
                 self._listed_until.pop(node_id, None)
-            elif node_id not in self._listed_until:
+            elif broker.is_live:
+                self._live.add(node_id)
+                self._listed_until.pop(node_id, None)
+            elif node_id in self._live:  # One that has only just registered is nobody's leader yet.
+                self._live.discard(node_id)
                 self._listed_until[node_id] = self._loop.time() + _LISTED_FOR_S
 
     def still_listed(self, image: MetadataImage) -> list[Broker]:

@@ -73,7 +73,15 @@ class Leadership:
         """Take over the cluster as the image shows it."""
         self.end()
         logger.info("controller active node=%s term=%s", self._node_id, leadership.term)
-        self._active = ActiveController(leadership, self._controller, self._store, self._driver.propose, self._loop)
+        driver = self._driver
+        self._active = ActiveController(
+            leadership,
+            self._controller,
+            self._store,
+            propose=driver.propose,
+            confirm=driver.read_offset,
+            loop=self._loop,
+        )
         image = self._store.image
         if not image.cluster_id:
             self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))

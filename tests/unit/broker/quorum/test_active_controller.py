@@ -29,12 +29,25 @@ class Agreement:
         controller = Controller(BrokerView(node_id=NodeId(1), static_configs={}), lambda: UUID(int=next(ids)))
         self.store = InMemoryMetadataStore(controller, MetadataImage())
         self.proposals: list[tuple[bytes, Term, asyncio.Future[Offset]]] = []
-        self.active = ActiveController(QuorumLeader(NodeId(1), TERM), controller, self.store, self._propose, loop)
+        self.deposed: NotQuorumLeader | None = None
+        self.active = ActiveController(
+            QuorumLeader(NodeId(1), TERM),
+            controller,
+            self.store,
+            propose=self._propose,
+            confirm=self._confirm,
+            loop=loop,
+        )
 
     async def _propose(self, payload: bytes, term: Term) -> Offset:
         agreed = asyncio.get_running_loop().create_future()
         self.proposals.append((payload, term, agreed))
         return await asyncio.shield(agreed)
+
+    async def _confirm(self) -> Offset:
+        if self.deposed is not None:
+            raise self.deposed
+        return self.store.image.version
 
     def agree(self) -> None:
         payload, _, agreed = self.proposals.pop(0)
@@ -180,5 +193,18 @@ def test_after_resigning_nothing_more_is_decided_but_what_was_proposed_is_follow
         assert (await proposed).version == 2
         await quorum.settle()
         assert quorum.proposals == []
+
+    run(scenario)
+
+
+def test_a_leader_that_was_deposed_refuses_nothing_in_its_own_name() -> None:
+    async def scenario(quorum: Agreement) -> None:
+        quorum.deposed = NotQuorumLeader("another leads", None)
+        refused = quorum.submit(c.CreateTopic(name="no such name!"))
+        validated = quorum.submit(c.CreateTopic(name="orders"), validate_only=True)
+        await quorum.settle()
+        for future in (refused, validated):
+            with pytest.raises(NotQuorumLeader):
+                future.result()
 
     run(scenario)
