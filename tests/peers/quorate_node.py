@@ -1,5 +1,6 @@
 """A Quorate node as a child process: the installed command, a real port, real files."""
 
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ QUORATE = Path(sys.executable).parent / "quorate"
 READY_PREFIX = "ready: "
 START_TIMEOUT_S = 30
 
-TomlValue = str | int | bool
+TomlValue = str | int | bool | Mapping[str, str]
 
 
 class QuorateNode:
@@ -27,6 +28,7 @@ class QuorateNode:
         self._config_path = folder / "node.toml"
         self._log_path = folder / "node.log"
         self._process: ChildProcess | None = None
+        self._settings = settings
         own_settings: dict[str, TomlValue] = {
             "node_id": node_id,
             "data_dir": str(self.data_dir),
@@ -54,6 +56,12 @@ class QuorateNode:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def listens_for_peers(self) -> bool:
+        host, port = str(self._settings["peer_listen"]).split(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    @property
     def process(self) -> ChildProcess:
         assert self._process is not None, "the node was never started"
         return self._process
@@ -64,8 +72,15 @@ class QuorateNode:
 
     def restart(self) -> None:
         """Start the process on the same data directory and port, and wait until it is ready."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process, which may need others to become ready."""
         self._process = ChildProcess([str(QUORATE), "serve", "--config", str(self._config_path)], self._log_path)
-        self._process.wait_for_output(ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)
+
+    def wait_until_ready(self) -> None:
+        self.process.wait_for_output(ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)
 
     def kill(self) -> None:
         """End it as a crash does."""
@@ -100,3 +115,5 @@ def _toml_value(value: TomlValue) -> str:
             return str(value)
         case str():
             return f'"{value}"'
+        case Mapping():
+            return "{" + ", ".join(f'"{key}" = "{each}"' for key, each in value.items()) + "}"

@@ -21,7 +21,8 @@ from quorate.protocol.messages.describe_quorum import Node as QuorumNode
 
 _TOPIC = "__cluster_metadata"
 _LISTENER = "PEER"
-_TIMEOUT_MS = 5_000
+#: Longer than an election takes.
+_TIMEOUT_MS = 3_000
 
 
 def handle(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> HandlerResult:

@@ -1,0 +1,113 @@
+"""The cluster for other people's tests, used as they would: with a stock client."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from quorate.kernel.errors import QuorateError
+from quorate.testing import ClusterInProcess
+
+QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterInProcess]:
+    with ClusterInProcess(nodes=(7, 100, 4001), configs={"num.partitions": 2}) as running:
+        yield running
+
+
+def produce(cluster: ClusterInProcess, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", **QUIET})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def consume(cluster: ClusterInProcess, topic: str, count: int) -> set[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": f"readers-of-{topic}",
+            "auto.offset.reset": "earliest",
+            **QUIET,
+        }
+    )
+    consumer.subscribe([topic])
+    found: set[bytes | None] = set()
+    for _ in range(60):
+        found |= {message.value() for message in consumer.consume(100, timeout=0.5) if not message.error()}
+        if len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+def test_stock_client_writes_and_reads(cluster: ClusterInProcess) -> None:
+    produce(cluster, "greetings", ["a", "b", "c"])
+
+    assert consume(cluster, "greetings", 3) == {b"a", b"b", b"c"}
+
+
+def test_node_can_be_killed_and_started_again(cluster: ClusterInProcess) -> None:
+    produce(cluster, "kept", ["before"])
+    cluster.kill(100)
+    produce(cluster, "kept", ["without"])
+    cluster.restart(100)
+    cluster.stop(7)
+    produce(cluster, "kept", ["after"])
+    cluster.restart(7)
+
+    assert consume(cluster, "kept", 3) == {b"before", b"without", b"after"}
+
+
+def test_whole_cluster_can_be_killed_and_started_again(cluster: ClusterInProcess) -> None:
+    produce(cluster, "survivor", ["x"])
+
+    cluster.kill(*cluster.node_ids)
+    cluster.restart(*cluster.node_ids)
+
+    assert consume(cluster, "survivor", 1) == {b"x"}
+
+
+def test_configs_of_the_test_are_the_nodes_configs(cluster: ClusterInProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
+    admin.create_topics([NewTopic("default")])["default"].result()
+
+    described = admin.list_topics("default", timeout=10).topics["default"]
+    assert len(described.partitions) == 2
+    assert {len(partition.replicas) for partition in described.partitions.values()} == {3}
+
+
+def test_folder_of_ones_own_is_kept_for_the_next_cluster(tmp_path: Path) -> None:
+    with ClusterInProcess(nodes=1, folder=tmp_path) as first:
+        produce(first, "kept", ["x"])
+
+    with ClusterInProcess(nodes=1, folder=tmp_path) as second:
+        assert consume(second, "kept", 1) == {b"x"}
+
+
+def test_mistakes_are_told() -> None:
+    with pytest.raises(QuorateError, match="at least one node"):
+        ClusterInProcess(nodes=0)
+    with ClusterInProcess(nodes=1) as single, pytest.raises(QuorateError, match="is running"):
+        single.restart(1)
+
+
+def test_pytest_gives_tests_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(
+        "from confluent_kafka.admin import AdminClient\n"
+        "def test_it(quorate_cluster):\n"
+        "    admin = AdminClient({'bootstrap.servers': quorate_cluster.bootstrap_servers})\n"
+        "    assert len(admin.list_topics(timeout=10).brokers) == 3\n"
+    )
+
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "quorate.testing.pytest_plugin", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
