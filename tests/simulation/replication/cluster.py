@@ -1,0 +1,112 @@
+"""Three production nodes in the world, and what is needed to look into them."""
+
+import asyncio
+
+from quorate.broker.config import Durability, NodeConfig, parse_node_config
+from quorate.broker.node import Node
+from quorate.broker.partition import Partition
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.metadata.image import MetadataImage, TopicPartition
+from tests.simulation.world.host import HostDied
+from tests.simulation.world.served_node import PORT, start
+from tests.simulation.world.world import World
+
+NODE_IDS = (NodeId(1), NodeId(2), NodeId(3))
+_CONFIGS = {
+    "min.insync.replicas": 2,
+    "default.replication.factor": 3,
+    "replica.lag.time.max.ms": 2_000,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+class ReplicatedCluster:
+    def __init__(self, world: World, durability: Durability) -> None:
+        self.world = world
+        self.durability = durability
+        self.hosts = {node_id: world.add_host(f"n{node_id}") for node_id in NODE_IDS}
+        self.client_host = world.add_host("client", "10.0.9.9")
+        #: Of nodes that take requests, as far as anybody can know.
+        self.nodes: dict[NodeId, Node] = {}
+        #: Something is being done to them; nothing else may be.
+        self.claimed: set[NodeId] = set()
+        self._newest_image = MetadataImage()
+
+    async def start(self) -> None:
+        await asyncio.gather(*(self.bring_up(node_id) for node_id in NODE_IDS))
+
+    async def bring_up(self, node_id: NodeId) -> None:
+        """Boot and start, as often as it takes: the power may fail in the middle of it."""
+        host = self.hosts[node_id]
+        while True:
+            if not host.is_alive:
+                host.boot()
+            try:
+                self.nodes[node_id] = await host.run(start(host, self._config(node_id)))
+            except HostDied:
+                continue
+            except OSError:  # Its disk is full.
+                host.kill()
+                await self.world.sleep(0.5)
+                continue
+            return
+
+    def kill(self, node_id: NodeId) -> None:
+        self.nodes.pop(node_id, None)
+        self.hosts[node_id].kill()
+
+    def power_off(self, node_id: NodeId) -> None:
+        self.nodes.pop(node_id, None)
+        self.hosts[node_id].power_off()
+
+    async def stop(self, node_id: NodeId) -> None:
+        """In good order, as on SIGTERM."""
+        node = self.nodes.pop(node_id, None)
+        if node is not None:
+            try:
+                await self.hosts[node_id].run(_stop(node))
+            except HostDied:
+                return
+        self.kill(node_id)
+
+    def newest_image(self) -> MetadataImage:
+        """What is committed, as far as any node knows."""
+        for node_id, node in self.nodes.items():
+            if self.hosts[node_id].is_alive and node.metadata.image.version > self._newest_image.version:
+                self._newest_image = node.metadata.image
+        return self._newest_image
+
+    def replica(self, node_id: NodeId, identity: TopicPartition) -> Partition | None:
+        """The replica on a node, if the node runs and the replica works."""
+        node = self.nodes.get(node_id)
+        if node is None or not self.hosts[node_id].is_alive:
+            return None
+        try:
+            return node.partitions.replica(identity.topic, identity.partition)
+        except KafkaError:
+            return None
+
+    def leaders(self) -> set[NodeId]:
+        """Of any partition of a client's topic."""
+        topics = self.newest_image().topics.values()
+        return {state.leader for topic in topics for state in topic.partitions.values() if state.has_leader}
+
+    def address_of(self, node_id: int) -> str:
+        return self.hosts[NodeId(node_id)].address
+
+    def _config(self, node_id: NodeId) -> NodeConfig:
+        voters = "".join(f'{other} = "{host.address}:9093"\n' for other, host in self.hosts.items())
+        configs = "".join(f'"{name}" = {value}\n' for name, value in _CONFIGS.items())
+        address = self.hosts[node_id].address
+        return parse_node_config(
+            f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\nrack = "rack-{node_id}"\n'
+            f'listen = "{address}:{PORT}"\npeer_listen = "{address}:9093"\ndurability = "{self.durability}"\n'
+            f"[voters]\n{voters}[configs]\n{configs}"
+        )
+
+
+async def _stop(node: Node) -> None:
+    await node.leave()
+    node.release_waiting_requests()
+    await node.stop()

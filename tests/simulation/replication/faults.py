@@ -1,0 +1,170 @@
+"""Faults for a cluster of replicas: drawn one after the other, several under way at the same time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from quorate.broker.config import Durability
+from quorate.kernel.ids import NodeId
+from tests.simulation.replication.cluster import NODE_IDS, ReplicatedCluster
+from tests.simulation.world.executor import WorkDelay
+from tests.simulation.world.link import LinkSettings
+
+_SICK_LINK = LinkSettings(delay_ms=20, jitter_ms=80, loss_probability=0.2, bytes_per_second=50_000)
+_SLOW_DISK = WorkDelay(minimum_ms=5, maximum_ms=200, slow_probability=0.1, slow_ms=3_000)
+
+
+class Faults:
+    def __init__(self, cluster: ReplicatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._random = random
+        self._longest_s = random.choice([1.0, 2.0, 5.0])
+
+    async def run(self, count: int) -> None:
+        """Returns when all faults are over and every node has come up again."""
+        faults: list[Callable[[], Awaitable[None]]] = [
+            self._kill,
+            self._kill_leader,
+            self._stop,
+            self._freeze,
+            self._isolate,
+            self._isolate_from_peers,
+            self._block_one_way,
+            self._break_connections,
+            self._sick_link,
+            self._slow_disk,
+            self._fill_disk,
+        ]
+        if self._cluster.durability is Durability.FSYNC:
+            # What was never synced may be lost with one machine; these take several.
+            faults += [self._power_off, self._power_off, self._power_off_all, self._power_cut_in_a_write]
+        else:
+            faults += [self._kill_all]
+        under_way = []
+        for _ in range(count):
+            fault = self._random.choice(faults)
+            self._world.trace.note(f"fault {fault.__name__}")
+            under_way.append(asyncio.ensure_future(fault()))
+            await self._wait()
+        await asyncio.gather(*under_way)
+        self._world.network.heal()
+
+    async def _kill(self) -> None:
+        await self._restart(self._claim(), self._cluster.kill)
+
+    async def _kill_leader(self) -> None:
+        await self._restart(self._claim_leader(), self._cluster.kill)
+
+    async def _power_off(self) -> None:
+        await self._restart(self._claim_leader(), self._cluster.power_off)
+
+    async def _kill_all(self) -> None:
+        await asyncio.gather(*(self._restart(self._claim(), self._cluster.kill) for _ in NODE_IDS))
+
+    async def _power_off_all(self) -> None:
+        await asyncio.gather(*(self._restart(self._claim(), self._cluster.power_off) for _ in NODE_IDS))
+
+    async def _power_cut_in_a_write(self) -> None:
+        node_id = self._claim()
+        if node_id is not None:
+            self._cluster.hosts[node_id].disk.steps_until_power_cut = self._random.randint(1, 30)
+            await self._wait()
+            await self._restart(node_id, self._cluster.power_off)
+
+    async def _stop(self) -> None:
+        node_id = self._claim()
+        if node_id is not None:
+            await self._cluster.stop(node_id)
+            await self._restart(node_id, self._cluster.kill)
+
+    async def _freeze(self) -> None:
+        node_id = self._claim_leader()
+        if node_id is not None:
+            host = self._cluster.hosts[node_id]
+            host.freeze()
+            await self._wait()
+            host.thaw()
+            self._cluster.claimed.discard(node_id)
+
+    async def _isolate(self) -> None:
+        name = self._name(self._random.choice(NODE_IDS))
+        await self._cut([(name, other) for other in [*self._others(name), "client"]])
+
+    async def _isolate_from_peers(self) -> None:
+        """Its clients still reach it."""
+        leaders = sorted(self._cluster.leaders()) or NODE_IDS
+        name = self._name(self._random.choice(leaders))
+        await self._cut([(name, other) for other in self._others(name)])
+
+    async def _block_one_way(self) -> None:
+        one, other = self._random.sample(NODE_IDS, 2)
+        network = self._world.network
+        network.block(self._name(one), self._name(other))
+        await self._wait()
+        network.unblock(self._name(one), self._name(other))
+
+    async def _break_connections(self) -> None:
+        one, other = self._random.sample(NODE_IDS, 2)
+        self._cluster.hosts[one].break_connections(self._cluster.hosts[other])
+
+    async def _sick_link(self) -> None:
+        one, other = self._random.sample(NODE_IDS, 2)
+        link = self._world.network.link(self._name(one), self._name(other))
+        usual, link.settings = link.settings, _SICK_LINK
+        await self._wait()
+        link.settings = LinkSettings() if usual is _SICK_LINK else usual
+
+    async def _slow_disk(self) -> None:
+        executor = self._cluster.hosts[self._random.choice(NODE_IDS)].executor
+        executor.delay = _SLOW_DISK
+        await self._wait()
+        executor.delay = WorkDelay()
+
+    async def _fill_disk(self) -> None:
+        """Somebody makes room after a while; the node may have ended itself, so it is started again."""
+        node_id = self._claim()
+        if node_id is not None:
+            disk = self._cluster.hosts[node_id].disk
+            free_bytes, disk.free_bytes = disk.free_bytes, self._random.randrange(3_000)
+            await self._wait()
+            disk.free_bytes = free_bytes
+            await self._restart(node_id, self._cluster.kill)
+
+    async def _restart(self, node_id: NodeId | None, end: Callable[[NodeId], None]) -> None:
+        if node_id is None:
+            return
+        end(node_id)
+        await self._wait()
+        self._cluster.hosts[node_id].disk.steps_until_power_cut = None
+        await self._cluster.bring_up(node_id)
+        self._cluster.claimed.discard(node_id)
+
+    async def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        for one, other in pairs:
+            self._world.network.partition([one], [other])
+        await self._wait()
+        for one, other in pairs:
+            self._world.network.unblock(one, other)
+            self._world.network.unblock(other, one)
+
+    def _claim(self) -> NodeId | None:
+        free = [node_id for node_id in NODE_IDS if node_id not in self._cluster.claimed]
+        return self._claimed(self._random.choice(free)) if free else None
+
+    def _claim_leader(self) -> NodeId | None:
+        free = [node_id for node_id in sorted(self._cluster.leaders()) if node_id not in self._cluster.claimed]
+        return self._claimed(self._random.choice(free)) if free else self._claim()
+
+    def _claimed(self, node_id: NodeId) -> NodeId:
+        self._cluster.claimed.add(node_id)
+        return node_id
+
+    def _name(self, node_id: NodeId) -> str:
+        return self._cluster.hosts[node_id].name
+
+    def _others(self, name: str) -> list[str]:
+        return [host.name for host in self._cluster.hosts.values() if host.name != name]
+
+    async def _wait(self) -> None:
+        await self._world.sleep(self._random.random() ** 2 * self._longest_s)

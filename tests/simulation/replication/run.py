@@ -1,0 +1,112 @@
+"""One run from one seed: a cluster, clients that write and read, faults; in the end everything is where it must be."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from quorate.broker.config import Durability
+from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
+from quorate.metadata.image import PartitionState
+from quorate.storage.log import PartitionLog
+from tests.simulation.replication.clients import PARTITION_COUNT, TOPIC, Client, Producer, Reader, values_of
+from tests.simulation.replication.cluster import NODE_IDS, ReplicatedCluster
+from tests.simulation.replication.faults import Faults
+from tests.simulation.replication.history import History, HistoryBroken
+from tests.simulation.replication.watching import ReplicaWatch
+from tests.simulation.world.world import World
+
+_RECOVERED_WITHIN_S = 40
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    durability: Durability
+    acknowledged: int
+    read: int
+    #: How often a high watermark moved on a leader.
+    advances: int
+    #: How often the partitions changed their leaders.
+    elections: int
+    virtual_s: float
+    digest: str
+
+
+def run_seed(seed: int) -> Report:
+    """Raises with the seed in its text if an invariant does not hold."""
+    with World(seed) as world:
+        durability = Durability.OS if seed % 4 == 0 else Durability.FSYNC
+        cluster = ReplicatedCluster(world, durability)
+        history, watch = History(), ReplicaWatch(cluster)
+        with watch.watching():
+            world.run(_scenario(cluster, history), within_s=900)
+        return Report(
+            durability=durability,
+            acknowledged=history.acknowledged_count,
+            read=history.read_count,
+            advances=watch.advances,
+            elections=sum(state.leader_epoch for state in _partitions(cluster).values()),
+            virtual_s=world.now,
+            digest=world.trace.digest(),
+        )
+
+
+async def _scenario(cluster: ReplicatedCluster, history: History) -> None:
+    world, host = cluster.world, cluster.client_host
+    await cluster.start()
+    await host.run(Client(cluster, history, "first").create_topic())
+    clients: list[Client] = [
+        *(Producer(cluster, history, str(number), is_idempotent=number % 3 != 0) for number in range(3)),
+        *(Reader(cluster, history, f"reader-{number}", f"rack-{number}") for number in (1, 4)),
+    ]
+    for client in clients:
+        host.spawn(client.run())
+    await Faults(cluster, world.random).run(world.random.randint(5, 12))
+    await world.until(lambda: _is_well(cluster), within_s=_RECOVERED_WITHIN_S)
+    before = history.acknowledged_count
+    await world.until(lambda: history.acknowledged_count > before + 3, within_s=_RECOVERED_WITHIN_S)
+    for client in clients:
+        client.is_over = True
+    await world.until(lambda: _is_level(cluster), within_s=_RECOVERED_WITHIN_S)
+    _check_logs(cluster, history)
+
+
+def _partitions(cluster: ReplicatedCluster) -> Mapping[PartitionIndex, PartitionState]:
+    return cluster.newest_image().topics[TopicName(TOPIC)].partitions
+
+
+def _is_well(cluster: ReplicatedCluster) -> bool:
+    """Every partition has a leader, and all of its replicas are in sync."""
+    return all(state.has_leader and len(state.isr) == 3 for state in _partitions(cluster).values())
+
+
+def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[PartitionLog, Offset]]:
+    found = {}
+    for node_id in NODE_IDS:
+        for index in range(PARTITION_COUNT):
+            replica = cluster.nodes[node_id].partitions.replica(TopicName(TOPIC), PartitionIndex(index))
+            found[node_id, index] = replica.log, replica.high_watermark
+    return found
+
+
+def _is_level(cluster: ReplicatedCluster) -> bool:
+    """Nothing is on its way any more: everybody has everything, and knows that it is committed."""
+    logs = _logs(cluster)
+    ends = [{logs[node_id, index][0].log_end_offset for node_id in NODE_IDS} for index in range(PARTITION_COUNT)]
+    return all(len(end) == 1 for end in ends) and all(log.log_end_offset == mark for log, mark in logs.values())
+
+
+def _check_logs(cluster: ReplicatedCluster, history: History) -> None:
+    for (node_id, index), (log, _) in _logs(cluster).items():
+        history.check_log(index, _content(log), f"the log on node {node_id}")
+
+
+def _content(log: PartitionLog) -> dict[Offset, bytes]:
+    content: dict[Offset, bytes] = {}
+    position = log.log_start_offset
+    while position < log.log_end_offset:
+        piece = log.read(position, max_bytes=1 << 20, up_to_offset=log.log_end_offset, minimum_one_batch=True).read()
+        for offset, value in values_of(piece):
+            if offset in content:
+                raise HistoryBroken(f"{log.directory} holds {offset} twice")
+            content[offset] = value
+            position = Offset(offset + 1)
+    return content
