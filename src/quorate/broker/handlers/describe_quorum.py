@@ -21,15 +21,17 @@ from quorate.protocol.messages.describe_quorum import Node as QuorumNode
 
 _TOPIC = "__cluster_metadata"
 _LISTENER = "PEER"
+#: The first version that says where the members are.
+_NODES_VERSION = 2
 #: Longer than an election takes.
 _TIMEOUT_MS = 3_000
 
 
 def handle(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> HandlerResult:
-    return _describe(node, request)
+    return _describe(node, context, request)
 
 
-async def _describe(node: Node, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+async def _describe(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     try:
         description = await node.quorum.ask(Describe(), _TIMEOUT_MS)
     except NoQuorum:
@@ -48,7 +50,7 @@ async def _describe(node: Node, request: DescribeQuorumRequest) -> DescribeQuoru
             )
             for topic in request.topics
         ],
-        nodes=_nodes(node),
+        nodes=_nodes(node) if context.api_version >= _NODES_VERSION else (),
     )
 
 
