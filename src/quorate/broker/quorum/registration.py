@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 #: Between two heartbeats of a broker that is leaving, and between looks at whether it is unfenced.
 _SOON_S = 0.02
 #: A quorum that cannot be asked for this long will not elect anybody either.
-_LEAVING_TIMEOUT_MS = 1_500
+_LEAVING_TIMEOUT_MS = 700
 
 
 class RegistrationConfig(msgspec.Struct, frozen=True, kw_only=True):
