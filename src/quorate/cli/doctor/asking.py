@@ -1,0 +1,132 @@
+"""Asking every node what it believes: those that the bootstrap servers name, and those that only these name in turn."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+
+import msgspec
+
+from quorate.cli.doctor.facts import NodeAnswers, QuorumClaim, Silence
+from quorate.client.address import Address
+from quorate.client.answers import check
+from quorate.client.cluster import Cluster
+from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
+from quorate.client.connection import Connection
+from quorate.client.errors import NoBrokerAnswered, UnsupportedApi
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import NodeId, Term
+from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from quorate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+_NO_AUTO_CREATION_VERSION = 4
+_FENCED_BROKERS_VERSION = 2
+_METADATA_TOPIC = "__cluster_metadata"
+#: What a node answers that finds no leader of the quorum.
+_QUORUM_LEADERLESS = frozenset(
+    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+
+
+class Beliefs(msgspec.Struct, frozen=True, kw_only=True):
+    answers: Sequence[NodeAnswers]
+    silences: Sequence[Silence]
+    lost_bootstrap_servers: Sequence[Address]
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said at one address."""
+
+    metadata: ClusterMetadata
+    registered: dict[Broker, bool]
+    quorum: QuorumClaim | None
+
+    def nodes(self) -> set[Broker]:
+        named = {*self.metadata.brokers.values(), *self.registered}
+        return {Broker(node_id=broker.node_id, address=broker.address) for broker in named}
+
+
+def ask_all(cluster: Cluster, executor: Executor) -> Beliefs:
+    """Ask the bootstrap servers, then whom they name, until nobody names anybody new."""
+    said: dict[Address, _Said | QuorateError] = {}
+    wanted = set(cluster.config.bootstrap_addresses())
+    while wanted:
+        said |= dict(zip(wanted, executor.map(lambda address: _ask(cluster, address), wanted), strict=True))
+        wanted = {node.address for node in _named(said.values())} - set(said)
+    if not any(isinstance(each, _Said) for each in said.values()):
+        raise NoBrokerAnswered("the doctor", {at: why for at, why in said.items() if isinstance(why, QuorateError)})
+    return _sort_out(said)
+
+
+def _sort_out(said: dict[Address, _Said | QuorateError]) -> Beliefs:
+    answers, silences = [], []
+    nodes = sorted(_named(said.values()), key=lambda node: (node.node_id, str(node.address)))
+    for node in nodes:
+        match said[node.address]:
+            case _Said() as found:
+                answers.append(_answers(node, found))
+            case reason:
+                silences.append(Silence(node=node, reason=str(reason)))
+    known = {node.address for node in nodes}
+    lost = [address for address, each in said.items() if isinstance(each, QuorateError) and address not in known]
+    return Beliefs(answers=answers, silences=silences, lost_bootstrap_servers=lost)
+
+
+def _named(said: Iterable[_Said | QuorateError]) -> set[Broker]:
+    return {node for each in said if isinstance(each, _Said) for node in each.nodes()}
+
+
+def _answers(node: Broker, said: _Said) -> NodeAnswers:
+    fenced = {broker.node_id: is_fenced for broker, is_fenced in said.registered.items()}
+    return NodeAnswers(node=node, metadata=said.metadata, fenced=fenced, quorum=said.quorum)
+
+
+def _ask(cluster: Cluster, address: Address) -> _Said | QuorateError:
+    try:
+        connection = cluster.connection_to(address)
+        quorum = _ask_quorum(connection)  # First, as it may take a while: the claims that get tried are to be fresh.
+        return _Said(metadata=_ask_metadata(connection), registered=_ask_registered(connection), quorum=quorum)
+    except QuorateError as error:
+        return error
+
+
+def _ask_metadata(connection: Connection) -> ClusterMetadata:
+    version = connection.versions.choose(MetadataRequest)
+    allow = {} if version < _NO_AUTO_CREATION_VERSION else {"allow_auto_topic_creation": False}
+    answer = connection.ask(MetadataRequest(topics=None, **allow), MetadataResponse, version)
+    check(answer.error_code, f"get the metadata of {connection.address}")
+    return read_metadata(answer)
+
+
+def _ask_registered(connection: Connection) -> dict[Broker, bool]:
+    """All brokers and whether they are fenced, where that can be told."""
+    if not connection.versions.supports(DescribeClusterRequest, at_least=_FENCED_BROKERS_VERSION):
+        return {}
+    version = connection.versions.choose(DescribeClusterRequest)
+    answer = connection.ask(DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse, version)
+    if answer.error_code != ErrorCode.NONE:
+        return {}
+    return {
+        Broker(node_id=NodeId(broker.broker_id), address=Address(broker.host, broker.port)): broker.is_fenced
+        for broker in answer.brokers
+    }
+
+
+def _ask_quorum(connection: Connection) -> QuorumClaim | None:
+    partition = RequestPartitionData(partition_index=0)
+    request = DescribeQuorumRequest(topics=[RequestTopicData(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    try:
+        version = connection.versions.choose(DescribeQuorumRequest)
+        answer = connection.ask(request, DescribeQuorumResponse, version)
+        check(answer.error_code, "describe the quorum", answer.error_message)
+        [found] = [each for topic in answer.topics for each in topic.partitions]
+        check(found.error_code, "describe the quorum")
+    except UnsupportedApi:
+        return None
+    except KafkaError as error:
+        return QuorumClaim(None, Term(-1)) if error.code in _QUORUM_LEADERLESS else None
+    return QuorumClaim(NodeId(found.leader_id) if found.leader_id >= 0 else None, Term(found.leader_epoch))

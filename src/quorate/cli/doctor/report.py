@@ -1,0 +1,90 @@
+"""What the doctor prints: a line for each finding and one at the end, or JSON. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from quorate.cli.doctor.finding import Finding, Kind, Severity
+
+#: Of each kind; a node that is down shows in every partition it had.
+SHOWN_PER_KIND = 20
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    node_count: int
+    partition_count: int
+    claims_tried: int
+    findings: Sequence[Finding]
+
+    @property
+    def disagreements(self) -> int:
+        return sum(finding.is_disagreement for finding in self.findings)
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def text_lines(report: Report) -> Iterator[str]:
+    yield from finding_lines(report.findings)
+    yield summary(report)
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    shown: dict[Kind, int] = {}
+    for finding in findings:
+        shown[finding.kind] = shown.get(finding.kind, 0) + 1
+        if shown[finding.kind] <= SHOWN_PER_KIND:
+            yield f"{finding.severity}: {finding}"
+    for kind, count in shown.items():
+        if count > SHOWN_PER_KIND:
+            yield f"and {count - SHOWN_PER_KIND} more of the kind {kind} (--format json has all)"
+
+
+def summary(report: Report) -> str:
+    """The last line. What is wrong without being a disagreement is counted only where it is there."""
+    others = len(report.findings) - report.disagreements
+    line = (
+        f"{report.node_count} nodes, {report.partition_count} partitions, {report.claims_tried} claims tried, "
+        f"{report.disagreements} disagreements"
+    )
+    return f"{line}, {others} other findings" if others else line
+
+
+def json_line(report: Report) -> str:
+    return msgspec.json.encode(
+        {
+            "healthy": report.errors == 0,
+            "nodes": report.node_count,
+            "partitions": report.partition_count,
+            "claims_tried": report.claims_tried,
+            "disagreements": report.disagreements,
+            "errors": report.errors,
+            "findings": [
+                {
+                    "severity": finding.severity,
+                    "kind": finding.kind,
+                    "subject": finding.subject,
+                    "node_id": finding.node_id,
+                    "text": finding.text,
+                    "is_disagreement": finding.is_disagreement,
+                }
+                for finding in report.findings
+            ],
+        }
+    ).decode()
+
+
+def change_lines(before: Report | None, now: Report) -> Iterator[str]:
+    """What is new and what is gone since the report before, and the end line; the first time all of it."""
+    if before is None:
+        yield from text_lines(now)
+        return
+    old = {finding.identity: finding for finding in before.findings}
+    new = {finding.identity: finding for finding in now.findings}
+    appeared = [finding for identity, finding in new.items() if identity not in old]
+    gone = [finding for identity, finding in old.items() if identity not in new]
+    yield from finding_lines(appeared)
+    yield from (f"gone: {finding}" for finding in gone)
+    if appeared or gone:
+        yield summary(now)
