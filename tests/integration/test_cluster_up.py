@@ -1,0 +1,79 @@
+"""``quorate up`` with three nodes: forked, stopped together whatever happens, and each startable by hand."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.cli.cluster_options import open_client
+from quorate.client.topics import NewTopic
+from quorate.kernel.ids import TopicName
+from tests.eventually import eventually
+from tests.peers.child_process import ChildProcess, free_port
+from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line
+
+
+@pytest.fixture
+def started() -> Iterator[list[ChildProcess]]:
+    """Whatever a test starts, ended after it."""
+    processes: list[ChildProcess] = []
+    yield processes
+    for process in processes:
+        process.stop()
+
+
+def start_up(folder: Path, started: list[ChildProcess]) -> ChildProcess:
+    command = [str(QUORATE), "up", "--nodes", "3", "--port", str(free_port()), "--data", str(folder)]
+    process = ChildProcess(command, folder.with_suffix(".log"))
+    started.append(process)
+    process.wait_for_output(ready_line, "the cluster to be ready", START_TIMEOUT_S)
+    return process
+
+
+def described(folder: Path) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = json.loads((folder / "cluster.json").read_text())["nodes"]
+    return nodes
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+
+
+def test_nodes_end_with_a_killed_parent_and_run_again_by_hand(tmp_path: Path, started: list[ChildProcess]) -> None:
+    folder = tmp_path / "cluster"
+    up = start_up(folder, started)
+    nodes = described(folder)
+    with open_client(",".join(node["kafka"] for node in nodes)) as client:
+        client.topics.create([NewTopic(name=TopicName("kept"), partitions=3)])
+
+    up.send_signal(signal.SIGKILL)
+    for node in nodes:
+        eventually(lambda pid=node["pid"]: not is_running(pid), "the node to end")  # type: ignore[misc]
+
+    for node in nodes[:2]:  # A majority is enough.
+        config = folder / f"node-{node['id']}" / "node.toml"
+        started.append(ChildProcess([str(QUORATE), "serve", "--config", str(config)], tmp_path / f"{node['id']}.log"))
+    for process in started[1:]:
+        process.wait_for_output(ready_line, "the node to be ready", START_TIMEOUT_S)
+    with open_client(nodes[0]["kafka"]) as client:
+        assert "kept" in client.cluster.metadata().topics
+
+
+def test_node_that_dies_ends_the_command_and_the_other_nodes(tmp_path: Path, started: list[ChildProcess]) -> None:
+    folder = tmp_path / "cluster"
+    up = start_up(folder, started)
+    victim, *others = described(folder)
+
+    os.kill(victim["pid"], signal.SIGKILL)
+
+    eventually(lambda: not up.running, "the command to end")
+    assert "a node has ended" in up.output()
+    assert not any(is_running(node["pid"]) for node in others)
