@@ -143,6 +143,8 @@ def _row_cells(row: Row) -> list[str]:
 def _figure(value: float | None) -> str:
     if value is None:
         return ""
+    if value < 0.1:
+        return f"{value:.3g}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 

@@ -16,6 +16,7 @@ class Part(StrEnum):
 
 
 START = "cluster-start"
+START_IN_PROCESS = "cluster-start-in-process"
 TOPICS_CREATE = "cluster-topics-create"
 TOPICS_METADATA = "cluster-topics-metadata"
 TOPICS_RESTART_SERVING = "cluster-topics-restart-serving"
@@ -159,6 +160,7 @@ RATIO_GOALS = (
     ),
 )
 MAX_START_S = 1.0
+MAX_START_IN_PROCESS_S = 0.3
 MAX_IDLE_CPU_SHARE = 0.03
 # More than this share of a core between an idle cluster without topics and one with all of them is growth, not noise.
 MAX_IDLE_CPU_GROWTH = 0.005

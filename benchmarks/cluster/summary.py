@@ -56,6 +56,12 @@ def judge_cluster(rows: Sequence[Row], failover: Sequence[FailoverRow]) -> list[
         *(_ratio_goal(result) for result in judge(rows, cases.RATIO_GOALS)),
         _at_most(f"{cases.START}: < {cases.MAX_START_S} s", _quorate(rows, cases.START), cases.MAX_START_S, "s"),
         _at_most(
+            f"{cases.START_IN_PROCESS}: < {cases.MAX_START_IN_PROCESS_S} s",
+            _quorate(rows, cases.START_IN_PROCESS),
+            cases.MAX_START_IN_PROCESS_S,
+            "s",
+        ),
+        _at_most(
             f"idle CPU of a node: < {cases.MAX_IDLE_CPU_SHARE:.0%} of a core",
             _quorate(rows, cases.IDLE_CPU),
             cases.MAX_IDLE_CPU_SHARE,

@@ -17,11 +17,12 @@ from benchmarks.cluster import admin_wire, cases
 from benchmarks.cluster.asking import REPLICATION_FACTOR, Asking
 from benchmarks.cluster.cases import ClusterSettings
 from benchmarks.cluster.meter import memory_of_a_node_bytes, nodes_cpu_seconds
-from benchmarks.cluster.systems import NODE_IDS, ClusterSystem, QuorateCluster
+from benchmarks.cluster.systems import NODE_IDS, Address, ClusterSystem, QuorateCluster
 from benchmarks.connection import Connection, RequestFailed
 from benchmarks.process_usage import machine_busy_seconds
 from benchmarks.samples import MIB, Sample
 from benchmarks.systems import Durability
+from quorate.testing import ClusterInProcess
 from tests.peers.child_process import ChildProcess, free_port
 
 PARTITIONS = 3
@@ -51,6 +52,8 @@ class TopicsRunner:
                 seconds = time.perf_counter() - started
                 system.stop()
             yield self._sample(system, cases.START, Unit.SECONDS, seconds)
+            if isinstance(system, QuorateCluster):
+                yield self._sample(system, cases.START_IN_PROCESS, Unit.SECONDS, _start_in_process())
 
     def measure(self, system: ClusterSystem) -> Iterator[Sample]:
         """Needs the machine for itself: the other system must not run."""
@@ -169,17 +172,34 @@ def _start_with_quorate_up() -> float:
     started = time.perf_counter()
     process = ChildProcess(command, folder / "up.log")
     try:
-        while True:
-            try:
-                with Connection(("127.0.0.1", port)) as connection:
-                    answer = connection.ask(wire.create_topics_request(["first"], 1, (), REPLICATION_FACTOR))
-                if wire.topic_error_code(answer, "first") == 0:
-                    return time.perf_counter() - started
-            except OSError:
-                pass
-            if time.perf_counter() > started + _TIMEOUT_S:
-                raise RequestFailed(f"quorate up made no topic:\n{process.output()[-2000:]}")
-            time.sleep(_POLL_INTERVAL_S)
+        _make_topic_at(("127.0.0.1", port), started + _TIMEOUT_S)
+        return time.perf_counter() - started
     finally:
         process.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_in_process() -> float:
+    """Three nodes in this process, as tests use them. What is imported once is not part of it."""
+    started = time.perf_counter()
+    with ClusterInProcess(len(NODE_IDS)) as cluster:
+        host, _, port = cluster.bootstrap_servers.partition(",")[0].rpartition(":")
+        _make_topic_at((host, int(port)), started + _TIMEOUT_S)
+        return time.perf_counter() - started
+
+
+def _make_topic_at(address: Address, deadline: float) -> None:
+    """As soon as there is a quorum and three brokers for its replicas."""
+    while True:
+        refusal: object
+        try:
+            with Connection(address) as connection:
+                answer = connection.ask(wire.create_topics_request(["first"], 1, (), REPLICATION_FACTOR))
+            refusal = wire.topic_error_code(answer, "first")
+        except OSError as error:
+            refusal = error
+        if not refusal:
+            return
+        if time.perf_counter() > deadline:
+            raise RequestFailed(f"no topic could be made: {refusal}")
+        time.sleep(_POLL_INTERVAL_S)
