@@ -27,7 +27,7 @@ class NodeView:
 
     @property
     def image(self) -> MetadataImage:
-        return self._images[-1][1]
+        return self._images[-1][1] if self._images else MetadataImage()
 
     def image_changed(self, now: float, image: MetadataImage) -> None:
         self._images.append((now, image))

@@ -7,7 +7,6 @@ neither success nor failure.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import TypeVar
 from uuid import UUID
 
 from quorate.kernel.errors import ErrorCode
@@ -31,16 +30,9 @@ from quorate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from quorate.protocol.schema import Request, Response
-from tests.simulation.cluster.answers import NodeView
-from tests.simulation.cluster.cluster import CLIENT_PORT, Member, SimulatedCluster
-from tests.simulation.world.kafka_connection import KafkaConnection
+from tests.simulation.cluster.cluster import Member, SimulatedCluster
+from tests.simulation.cluster.connections import Connections, NoAnswer
 
-R = TypeVar("R", bound=Response)
-
-_CONNECT_TIMEOUT_S = 2.0
-#: A node gives up after 15 seconds; one that is frozen or cut off says nothing.
-_ANSWER_TIMEOUT_S = 18.0
 _TOPIC = 2
 
 
@@ -53,10 +45,6 @@ class OwnTopic:
         self.is_unsure = False
 
 
-class NoAnswer(Exception):
-    """The connection could not be made or ended, or nothing came in time."""
-
-
 class Client:
     """Runs on the clients' host."""
 
@@ -67,7 +55,7 @@ class Client:
         self._name = name
         self._topics: list[OwnTopic] = []
         self._counter = 0
-        self._connections: dict[Member, tuple[KafkaConnection, NodeView]] = {}
+        self._connections = Connections(cluster)
 
     async def run(self, is_over: Callable[[], bool]) -> None:
         works: list[Callable[[Member], Awaitable[bool]]] = [
@@ -103,7 +91,9 @@ class Client:
         topic = CreatableTopic(name=name, num_partitions=count, replication_factor=factor)
         self._ledger.asks_for_topic(name)
         try:
-            answer, view = await self._ask(member, CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+            answer, view = await self._connections.ask(
+                member, CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse
+            )
         except NoAnswer:
             return False
         (result,) = answer.topics
@@ -136,7 +126,7 @@ class Client:
             topics=[CreatePartitionsTopic(name=topic.name, count=count, assignments=None)], timeout_ms=10_000
         )
         try:
-            answer, view = await self._ask(member, request, 3, CreatePartitionsResponse)
+            answer, view = await self._connections.ask(member, request, 3, CreatePartitionsResponse)
         except NoAnswer:
             topic.is_unsure = True
             return False
@@ -161,7 +151,7 @@ class Client:
         resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=topic.name, configs=[change])
         request = IncrementalAlterConfigsRequest(resources=[resource])
         try:
-            answer, view = await self._ask(member, request, 1, IncrementalAlterConfigsResponse)
+            answer, view = await self._connections.ask(member, request, 1, IncrementalAlterConfigsResponse)
         except NoAnswer:
             return False
         error = self._ledger.answered(answer.responses[0].error_code)
@@ -179,7 +169,7 @@ class Client:
             state = DeleteTopicState(name=None, topic_id=topic.topic_id)
         request = DeleteTopicsRequest(topics=[state], timeout_ms=10_000)
         try:
-            answer, view = await self._ask(member, request, 6, DeleteTopicsResponse)
+            answer, view = await self._connections.ask(member, request, 6, DeleteTopicsResponse)
         except NoAnswer:
             return False
         error = self._ledger.answered(answer.responses[0].error_code)
@@ -193,7 +183,9 @@ class Client:
     async def describe(self, member: Member) -> bool:
         asked_at = self._cluster.world.now
         try:
-            answer, view = await self._ask(member, DescribeTopicPartitionsRequest(), 0, DescribeTopicPartitionsResponse)
+            answer, view = await self._connections.ask(
+                member, DescribeTopicPartitionsRequest(), 0, DescribeTopicPartitionsResponse
+            )
         except NoAnswer:
             return False
         self._cluster.answers.check_description(view, asked_at, answer)
@@ -203,7 +195,7 @@ class Client:
         request = FindCoordinatorRequest(coordinator_keys=[f"group-{self._random.randint(1, 9)}"])
         asked_at = self._cluster.world.now
         try:
-            answer, view = await self._ask(member, request, 6, FindCoordinatorResponse)
+            answer, view = await self._connections.ask(member, request, 6, FindCoordinatorResponse)
         except NoAnswer:
             return False
         (found,) = answer.coordinators
@@ -215,7 +207,7 @@ class Client:
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         asked_at = self._cluster.world.now
         try:
-            answer, view = await self._ask(member, MetadataRequest(topics=topics), 12, MetadataResponse)
+            answer, view = await self._connections.ask(member, MetadataRequest(topics=topics), 12, MetadataResponse)
         except NoAnswer:
             return None
         self._cluster.answers.check_metadata(view, asked_at, answer, all_topics=names is None)
@@ -224,29 +216,6 @@ class Client:
             if self._ledger.answered(topic.error_code) is ErrorCode.NONE:
                 found[topic.name or ""] = topic.topic_id
         return found
-
-    async def _ask(self, member: Member, request: Request, version: int, answer_type: type[R]) -> tuple[R, NodeView]:
-        try:
-            connection, view = await self._connect(member)
-            return await connection.call(request, version, answer_type, timeout_s=_ANSWER_TIMEOUT_S), view
-        except (OSError, TimeoutError) as error:
-            lost = self._connections.pop(member, None)
-            if lost is not None:
-                lost[0].close()
-            self._ledger.no_answer()
-            raise NoAnswer from error
-
-    async def _connect(self, member: Member) -> tuple[KafkaConnection, NodeView]:
-        known = self._connections.get(member)
-        if known is not None and known[0].is_open:
-            return known
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            connection = await KafkaConnection.open(member.config.listen.host, CLIENT_PORT)
-        if not member.is_serving:  # Killed after it had taken the connection.
-            connection.close()
-            raise ConnectionResetError
-        self._connections[member] = connection, member.view
-        return self._connections[member]
 
     def _some_topic(self) -> OwnTopic | None:
         return self._random.choice(self._topics) if self._topics else None

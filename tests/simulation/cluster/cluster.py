@@ -20,6 +20,7 @@ from tests.simulation.cluster.answers import Answers, NodeView
 from tests.simulation.cluster.findings import Findings
 from tests.simulation.cluster.ledger import Ledger
 from tests.simulation.cluster.raft_checkers import RaftCheckers
+from tests.simulation.cluster.records import Records
 from tests.simulation.cluster.shape import Shape
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.world.host import HostDied, SimulatedHost
@@ -76,6 +77,7 @@ class SimulatedCluster:
         self.truth = Truth(self.findings)
         self.answers = Answers(self.findings)
         self.ledger = Ledger(self.findings, self.truth)
+        self.records = Records(self.findings)
         self._raft_checkers = RaftCheckers(self.findings, self.truth.extend)
         self.members = [self._make_member(NodeId(node_id)) for node_id in shape.node_ids]
         self.client_host = world.add_host("client", "10.0.9.9")

@@ -11,14 +11,14 @@ from unittest.mock import patch
 import msgspec
 
 from quorate.broker.handlers import metadata as metadata_handler
+from quorate.broker.partition import Partition
 from quorate.broker.quorum import raft_storage
-from quorate.broker.quorum.leader_calls import LeaderCalls
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.leaders import PartitionLeader, QuorumLeader
 from quorate.metadata import topics
 from quorate.metadata.commands import Command
 from quorate.metadata.image import MetadataImage, PartitionState
@@ -26,6 +26,8 @@ from quorate.metadata.records import PartitionChanged
 from quorate.protocol.messages.metadata import MetadataResponsePartition
 from quorate.raft.entries import Entry, HardState
 from quorate.raft.ready import Ready
+from quorate.replication.leader import LeaderReplica
+from quorate.replication.leader_events import HighWatermarkAdvanced
 
 _CACHED_FOR_S = 60.0
 
@@ -79,18 +81,42 @@ def only_the_first_of_a_batch_gets_a_leader() -> Iterator[None]:
 
 @contextmanager
 def leader_cached_for_a_minute() -> Iterator[None]:
-    """Commands go to the leader of the past, however dead it is."""
-    believed_leader = LeaderCalls._believed_leader
+    """A node names the leader of the past, however dead it is."""
 
-    def cached(self: LeaderCalls, hint: QuorumLeader | None) -> QuorumLeader | None:
-        now = self._loop.time()
+    def cached(self: Quorum) -> QuorumLeader | None:
+        now = self._environment.loop.time()
         leader, since = getattr(self, "cached_leader", (None, now))
         if leader is None or now - since > _CACHED_FOR_S:
-            leader, since = believed_leader(self, hint), now
+            leader, since = self.driver.state.leader, now
         self.cached_leader = (leader, since)  # type: ignore[attr-defined]
         return leader
 
-    with patch.object(LeaderCalls, "_believed_leader", cached):
+    with patch.object(Quorum, "leader", property(cached)):
+        yield
+
+
+@contextmanager
+def watermark_advanced_before_replication() -> Iterator[None]:
+    def advance(self: LeaderReplica) -> list[HighWatermarkAdvanced]:
+        if self._durable_offset <= self.high_watermark:
+            return []
+        self.high_watermark = self._durable_offset
+        return [HighWatermarkAdvanced(offset=self.high_watermark)]
+
+    with patch.object(LeaderReplica, "_advance_high_watermark", advance):
+        yield
+
+
+@contextmanager
+def deposed_leaders_take_writes() -> Iterator[None]:
+    """Who leads a partition goes on leading it, whatever the image says."""
+    follow = Partition.follow
+
+    def stay(self: Partition, leader: PartitionLeader, *, is_unclean: bool) -> None:
+        if self.leading is None:
+            follow(self, leader, is_unclean=is_unclean)
+
+    with patch.object(Partition, "follow", stay):
         yield
 
 
@@ -137,6 +163,8 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         isr_answered_as_all_replicas,
         only_the_first_of_a_batch_gets_a_leader,
         leader_cached_for_a_minute,
+        watermark_advanced_before_replication,
+        deposed_leaders_take_writes,
         entries_acknowledged_before_they_are_synced,
         votes_not_written_down,
         changes_carried_out_twice,

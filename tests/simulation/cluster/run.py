@@ -11,6 +11,7 @@ from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_do
 from tests.simulation.cluster.faults import FAULTS, ClusterFaults
 from tests.simulation.cluster.log_lines import watched_log_lines
 from tests.simulation.cluster.membership_changes import MembershipChanges
+from tests.simulation.cluster.record_client import RecordClient
 from tests.simulation.cluster.shape import Shape, draw_shape
 from tests.simulation.world.world import World
 
@@ -58,8 +59,10 @@ async def _scenario(cluster: SimulatedCluster) -> float:
     joining = asyncio.ensure_future(cluster.start([member for member in cluster.members if member not in voters]))
     changing = asyncio.ensure_future(MembershipChanges(cluster).run()) if shape.changes_membership else None
     faults_are_over: list[bool] = []
+    record_client = RecordClient(cluster)
     clients = [Client(cluster, f"client-{number}") for number in range(shape.clients)]
-    working = [cluster.client_host.spawn(client.run(lambda: bool(faults_are_over))) for client in clients]
+    runs = [client.run for client in clients] + [record_client.run]
+    working = [cluster.client_host.spawn(run(lambda: bool(faults_are_over))) for run in runs]
     faults = ClusterFaults(cluster)
     faulting = asyncio.ensure_future(faults.run(shape.faults, shape.fault_count))
     longest_s = shape.fault_count * 3 * shape.longest_fault_s
@@ -72,6 +75,8 @@ async def _scenario(cluster: SimulatedCluster) -> float:
     faults_are_over.append(True)
     await world.until(lambda: all(work.done() for work in working), within_s=_CLIENTS_END_WITHIN_S)
     await _everything_works(cluster)
+    reading = asyncio.ensure_future(cluster.client_host.run(record_client.check_all()))
+    await _within(world, _LIVE_WITHIN_S, reading, "all records are read")
     cluster.ledger.check_nothing_unasked()
     return recovery_s
 
