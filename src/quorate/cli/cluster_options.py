@@ -1,4 +1,4 @@
-"""What the commands that talk to a running cluster share: where it is, and how answers are shown."""
+"""What the commands that talk to a running cluster share: where it is, and how nodes are named."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -31,14 +31,6 @@ def open_client(bootstrap_server: str) -> "KafkaClient":
             }
         )
     )
-
-
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned text, the same on a terminal and in a pipe."""
-    texts = [list(headings), *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
-    for row in texts:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def node_list(nodes: Sequence[int]) -> str:

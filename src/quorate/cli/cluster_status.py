@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import BootstrapOption, node_list, open_client, print_table
+from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
 from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.text_table import print_table
 
 if TYPE_CHECKING:
     from quorate.cli.cluster_health import ClusterHealth, NodeHealth, PartitionHealth

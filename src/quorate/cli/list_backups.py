@@ -9,6 +9,7 @@ import typer
 
 from quorate.cli.progress_display import format_bytes
 from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.text_table import print_table
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
     if output_format is OutputFormat.JSON:
         print(msgspec.json.encode(rows).decode())
     else:
-        _print_table(
+        print_table(
             ["backup", "time", "manifest", "topics", "partitions", "records", "stored", "state"],
             [
                 [
@@ -85,7 +86,7 @@ def _show_one(manifest: "Manifest", output_format: OutputFormat) -> None:
         f"backup {manifest.backup_id}: {summary['state']}, manifest {manifest.number}, cluster {manifest.cluster_id}, "
         f"captured {summary['time']}, {manifest.settings.mode}, {manifest.settings.isolation}"
     )
-    _print_table(
+    print_table(
         ["topic", "partitions", "records", "stored", "from", "to", "gaps"],
         [
             [
@@ -181,11 +182,3 @@ def _topic(topic: "TopicEntry") -> dict[str, Any]:
 
 def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _print_table(headings: list[str], rows: list[list[object]]) -> None:
-    """Aligned text, the same on a terminal and in a pipe."""
-    texts = [headings, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
-    for row in texts:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import BootstrapOption, node_list, open_client, print_table
+from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
 from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.text_table import print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import TopicName
 
