@@ -120,6 +120,7 @@ class Partitions:
         self._broker_epochs = epochs
         for partition in self:
             partition.step(LiveBrokersChanged(broker_epochs=epochs))
+        self._replication.brokers_changed()
 
     def _change(self, identity: TopicPartition, *, elected_unclean: bool) -> None:
         state = self._image.partition(identity.topic, identity.partition)
@@ -137,7 +138,7 @@ class Partitions:
         if state.leader_epoch == partition.leader_epoch:
             if partition.leading is not None:
                 partition.step(MembershipChanged(membership=_membership(state)))
-                self._replication.is_unsettled(partition)
+                self._replication.membership_changed(partition)
             return
         leader = PartitionLeader(state.leader, state.leader_epoch)
         if state.leader == self._view.node_id:

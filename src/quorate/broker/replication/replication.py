@@ -65,6 +65,17 @@ class Replication:
 
     # From the metadata.
 
+    def membership_changed(self, partition: Partition) -> None:
+        """Another follower may have waited for this change before it could join too."""
+        self._followers.refresh(partition, self.now_ms())
+        self.is_unsettled(partition)
+
+    def brokers_changed(self) -> None:
+        """A follower that was fenced when it asked may join now."""
+        now_ms = self.now_ms()
+        for partition in list(self._unsettled):
+            self._followers.refresh(partition, now_ms)
+
     def leads(self, partition: Partition) -> None:
         # What was asked for under an earlier reign of this node must not count in this one.
         self._followers.leadership_changed(partition)
