@@ -139,9 +139,22 @@ def _write(
         position += batch.size_bytes
         if header.producer_id >= 0:
             producers.advance(header, batch.base_offset, batch.max_timestamp)
-        if batch.leader_epoch > epochs.latest_epoch and epochs.assign(batch.leader_epoch, batch.base_offset):
-            state.durability.note_epochs(epochs.entries())
+        if batch.leader_epoch != epochs.latest_epoch:
+            _note_epoch(state, batch)
     state.log_end_offset = Offset(placed[-1].last_offset + 1)
+
+
+def _note_epoch(state: LogState, batch: PlacedBatch) -> None:
+    """Epochs that begin at the end of the log have no records: this replica led in them and did not write.
+
+    A follower may get older records there, which must not be taken for some of such an epoch.
+    """
+    epochs = state.epochs
+    changed = batch.leader_epoch < epochs.latest_epoch and epochs.truncate_from_end(batch.base_offset)
+    if batch.leader_epoch > epochs.latest_epoch:
+        changed = epochs.assign(batch.leader_epoch, batch.base_offset) or changed
+    if changed:
+        state.durability.note_epochs(epochs.entries())
 
 
 def _write_to(state: LogState, segment: Segment, batches: Buffer) -> None:

@@ -257,6 +257,20 @@ def test_a_late_answer_of_an_earlier_leader_changes_nothing() -> None:
     run(scenario)
 
 
+def test_records_older_than_an_epoch_that_was_led_without_a_write_keep_their_own_epoch() -> None:
+    """A leader that never wrote fetches what it lacked: named by the wrong epoch it would be cut off again."""
+
+    async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        partition = Replicas(host, Durability.OS).open()
+        lead(partition, 2, isr=(LEADER,))
+        follow(partition, 3, FOLLOWER)
+        partition.take(answered(partition, has_records=True), led_batch(host, b"x"))
+        assert partition.log.epochs == [(1, 0)]
+        assert partition.replica_log.last_epoch == 1
+
+    run(scenario)
+
+
 def test_a_write_whose_time_is_up_is_forgotten() -> None:
     """A partition that cannot commit must not gather those who gave up long ago."""
 
