@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.cli import backup, cluster, demo, list_backups, serve, topics, up, verify
+from quorate.cli import backup, cluster, demo, list_backups, restore, serve, topics, up, verify
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.command("demo")(demo.demo)
 app.command("backup")(backup.backup)
+app.command("restore")(restore.restore)
 app.command("list-backups")(list_backups.list_backups)
 app.command("verify")(verify.verify)
 

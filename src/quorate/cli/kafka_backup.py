@@ -5,6 +5,7 @@ import typer
 from quorate.cli import run
 from quorate.cli.backup import backup
 from quorate.cli.list_backups import list_backups
+from quorate.cli.restore import restore
 from quorate.cli.verify import verify
 
 app = typer.Typer(
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("backup")(backup)
+app.command("restore")(restore)
 app.command("list-backups")(list_backups)
 app.command("verify")(verify)
 

@@ -1,0 +1,134 @@
+"""What is kept of each restore, beside the backup: its plan, the topics that it made, its offset map. Does I/O.
+
+Objects are only ever put where there is none. The plan is the commitment: of two commands that begin the same restore
+one has its plan stored, and both follow that one. Nothing is written to the target before the ids of its topics are
+stored, so a topic that is there without them was not filled by this restore.
+"""
+
+import contextlib
+import hashlib
+import re
+from typing import TypeVar
+
+import msgspec
+from cramjam import zstd
+
+from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
+from quorate.backup.manifest import GroupOffset
+from quorate.backup.restore_config import RestoreConfig
+from quorate.backup.restore_plan import MapSource, RestorePlan
+from quorate.backup.storage import ObjectStorage
+from quorate.backup.storage_url import StorageLocation
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+
+_PLAN = re.compile(r"([0-9a-f]+)-(\d+)/plan\.json")
+_DIGEST_LENGTH = 12
+
+OffsetMap = dict[PartitionIndex, list[MapSource]]
+Stored = TypeVar("Stored")
+
+
+class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A group's offsets at the target before a restore committed its own."""
+
+    group: str
+    offsets: list[GroupOffset]
+
+
+class RestoreDone(msgspec.Struct, frozen=True, kw_only=True):
+    finished_ms: int
+    record_count: int
+
+
+def restores_location(config: RestoreConfig) -> StorageLocation:
+    """Beside the backup's folder, in which later runs delete what no manifest names. No backup's id has a tilde."""
+    return StorageLocation(config.storage.url, config.storage.endpoint).below(f"{config.backup_id}~restores")
+
+
+def settings_digest(config: RestoreConfig, target_cluster_id: str) -> str:
+    """The same for all runs of one restore: those that ask for the same of the same cluster."""
+    asked = msgspec.structs.replace(
+        config.restore, rate_limit_bytes_per_second=None, deadline_ms=1, consumer_groups=None
+    )
+    content = msgspec.json.encode([config.backup_id, target_cluster_id, asked], order="sorted")
+    return hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
+
+
+class RestoreLedger:
+    def __init__(self, storage: ObjectStorage) -> None:
+        self._storage = storage
+
+    def ids(self) -> list[str]:
+        """Every restore that has a plan."""
+        found = (_PLAN.fullmatch(each.name) for each in self._storage.objects())
+        return sorted((match[1] + "-" + match[2] for match in found if match), key=_number)
+
+    def latest(self, digest: str) -> str | None:
+        own = [restore_id for restore_id in self.ids() if restore_id.startswith(f"{digest}-")]
+        return own[-1] if own else None
+
+    def next_id(self, digest: str) -> str:
+        latest = self.latest(digest)
+        return f"{digest}-{1 if latest is None else _number(latest) + 1}"
+
+    def put_plan(self, restore_id: str, plan: RestorePlan) -> RestorePlan:
+        """The plan that counts, which may be that of another command which was faster."""
+        return self._put_once(f"{restore_id}/plan.json", plan, RestorePlan)
+
+    def plan(self, restore_id: str) -> RestorePlan:
+        found = self._read(f"{restore_id}/plan.json", RestorePlan)
+        if found is None:
+            raise BackupError(f"there is no restore {restore_id} in {self._storage.location.url}")
+        return found
+
+    def put_topic_ids(self, restore_id: str, topic_ids: dict[TopicName, TopicId]) -> dict[TopicName, TopicId]:
+        return self._put_once(f"{restore_id}/topics.json", topic_ids, dict[TopicName, TopicId])
+
+    def topic_ids(self, restore_id: str) -> dict[TopicName, TopicId] | None:
+        return self._read(f"{restore_id}/topics.json", dict[TopicName, TopicId])
+
+    def put_done(self, restore_id: str, done: RestoreDone) -> None:
+        self._put_once(f"{restore_id}/done.json", done, RestoreDone)
+
+    def done(self, restore_id: str) -> RestoreDone | None:
+        return self._read(f"{restore_id}/done.json", RestoreDone)
+
+    def put_group_snapshots(self, restore_id: str, groups: list[GroupSnapshot]) -> list[GroupSnapshot]:
+        """Taken once, before the first commit: a later one would hold what the restore itself committed."""
+        return self._put_once(f"{restore_id}/groups-before.json", groups, list[GroupSnapshot])
+
+    def group_snapshots(self, restore_id: str) -> list[GroupSnapshot] | None:
+        return self._read(f"{restore_id}/groups-before.json", list[GroupSnapshot])
+
+    def put_offset_map(self, restore_id: str, map_id: str, topic: TopicName, offset_map: OffsetMap) -> None:
+        content = bytes(zstd.compress(msgspec.msgpack.encode(offset_map)))
+        self._storage.put_if_absent(_map_name(restore_id, map_id, topic), content)
+
+    def offset_map(self, restore_id: str, map_id: str, topic: TopicName) -> OffsetMap:
+        content = self._storage.read(_map_name(restore_id, map_id, topic))
+        return msgspec.msgpack.decode(bytes(zstd.decompress(content)), type=OffsetMap)
+
+    def _put_once(self, name: str, value: Stored, kind: type[Stored]) -> Stored:
+        with contextlib.suppress(ObjectExists):
+            self._storage.put_if_absent(name, msgspec.json.encode(value))
+        stored = self._read(name, kind)
+        assert stored is not None, "an object that was put is not there"
+        return stored
+
+    def _read(self, name: str, kind: type[Stored]) -> Stored | None:
+        try:
+            content = self._storage.read(name)
+        except ObjectNotFound:
+            return None
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.DecodeError as error:
+            raise BackupError(f"{self._storage.url_of(name)} cannot be read: {error}") from None
+
+
+def _map_name(restore_id: str, map_id: str, topic: TopicName) -> str:
+    return f"{restore_id}/offset-map-{map_id}/{topic}.msgpack.zst"
+
+
+def _number(restore_id: str) -> int:
+    return int(restore_id.rpartition("-")[2])

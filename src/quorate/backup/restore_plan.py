@@ -1,0 +1,123 @@
+"""What a restore writes, decided once and then never changed: every later run of it follows this plan. Pure."""
+
+from typing import Literal
+
+import msgspec
+
+from quorate.backup.restore_batches import Span
+from quorate.backup.restore_survey import PartitionSurvey
+from quorate.backup.restore_topics import SelectedTopic
+from quorate.backup.restore_transactions import ExcludedTransaction
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicName
+
+FORMAT_VERSION = 1
+
+
+class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target partition gets of one source partition."""
+
+    partition: PartitionIndex
+    segment_counts: list[int]
+    excluded: list[ExcludedTransaction] = []
+
+    @property
+    def record_count(self) -> int:
+        return sum(self.segment_counts)
+
+
+class TargetPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """The record at target offset i is the i-th of the sources' records, one source after the other."""
+
+    partition: PartitionIndex
+    sources: list[SourceShare]
+
+    @property
+    def record_count(self) -> int:
+        return sum(source.record_count for source in self.sources)
+
+
+class TargetTopic(msgspec.Struct, frozen=True, kw_only=True):
+    source: TopicName
+    source_topic_id: TopicId
+    generation: int
+    name: TopicName
+    partition_count: int
+    is_rehashed: bool
+    max_batch_bytes: int
+    configs: dict[str, str]
+    batch_bytes: int
+    lost_offsets: int
+    unfinished_transactions: int
+    partitions: list[TargetPartition]
+
+    @property
+    def record_count(self) -> int:
+        return sum(partition.record_count for partition in self.partitions)
+
+
+class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
+    format_version: int = FORMAT_VERSION
+    backup_id: str
+    manifest_number: int
+    target_cluster_id: str
+    #: All that the restore writes has this identity, and the target offset for its sequence.
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    start_ms: int | None
+    end_ms: int | None
+    log_append_time: Literal["original", "new"]
+    replication_factor: int | None
+    map_id: str  # Of the offset map that was made with this plan.
+    topics: list[TargetTopic]
+
+    @property
+    def record_count(self) -> int:
+        return sum(topic.record_count for topic in self.topics)
+
+    @property
+    def batch_bytes(self) -> int:
+        return sum(topic.batch_bytes for topic in self.topics)
+
+
+def plan_topic(
+    topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batch_bytes: int, lost_offsets: int
+) -> TargetTopic:
+    surveys = sorted(surveys, key=lambda survey: survey.partition)
+    sources: dict[PartitionIndex, list[SourceShare]] = {}
+    for survey in surveys:
+        for share in survey.shares:
+            source = SourceShare(
+                partition=survey.partition, segment_counts=share.segment_counts, excluded=survey.excluded
+            )
+            sources.setdefault(share.target, []).append(source)
+    return TargetTopic(
+        source=topic.source.name,
+        source_topic_id=topic.source.topic_id,
+        generation=topic.source.generation,
+        name=topic.target,
+        partition_count=topic.partition_count,
+        is_rehashed=topic.is_rehashed,
+        max_batch_bytes=max_batch_bytes,
+        configs=topic.configs,
+        batch_bytes=sum(survey.batch_bytes for survey in surveys),
+        lost_offsets=lost_offsets,
+        unfinished_transactions=sum(survey.unfinished_transactions for survey in surveys),
+        partitions=[
+            TargetPartition(partition=PartitionIndex(index), sources=sources.get(PartitionIndex(index), []))
+            for index in range(topic.partition_count)
+        ],
+    )
+
+
+class MapSource(msgspec.Struct, frozen=True, array_like=True):
+    source_partition: PartitionIndex
+    spans: list[Span]
+
+
+def spans_by_target(surveys: list[PartitionSurvey]) -> dict[PartitionIndex, list[MapSource]]:
+    """The source offsets behind each target partition's offsets, in the order of the target."""
+    found: dict[PartitionIndex, list[MapSource]] = {}
+    for survey in sorted(surveys, key=lambda survey: survey.partition):
+        for share in survey.shares:
+            found.setdefault(share.target, []).append(MapSource(survey.partition, share.spans))
+    return found

@@ -1,0 +1,89 @@
+"""Which topics of a manifest are restored, under which names and with how many partitions. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from quorate.backup.errors import ConfigError
+from quorate.backup.manifest import GapReason, Manifest, PartitionEntry, TopicEntry
+from quorate.backup.restore_config import RestoreSection
+from quorate.backup.restore_topic_configs import final_configs
+from quorate.kernel.ids import TopicName
+
+
+class SelectedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    source: TopicEntry
+    target: TopicName
+    partition_count: int  # Of the target.
+    is_rehashed: bool  # Records go by key, since the target has another number of partitions.
+    configs: dict[str, str]
+    partitions: list[PartitionEntry]  # Of the source, those that are wanted.
+
+
+def select_topics(manifest: Manifest, restore: RestoreSection) -> list[SelectedTopic]:
+    names = sorted({topic.name for topic in manifest.topics})
+    for key, asked in _names_asked_for(restore):
+        if asked not in names:
+            raise ConfigError(f"restore.{key} names topic {asked}, which manifest {manifest.number} does not hold")
+    selected = []
+    for name in names:
+        entry = _life(manifest, name, restore.generations.get(name))
+        if restore.topics.selects(name, is_internal=entry.is_internal):
+            selected.append(_select(entry, restore))
+    _refuse_doubles(selected)
+    if not selected:
+        raise ConfigError(f"restore.topics selects nothing of the topics in manifest {manifest.number}")
+    return selected
+
+
+def lost_offsets(topic: SelectedTopic) -> int:
+    """How many offsets the backup could not capture."""
+    gaps = [gap for partition in topic.partitions for gap in partition.gaps if gap.reason is not GapReason.EMPTY]
+    return sum(gap.end_offset - gap.start_offset for gap in gaps)
+
+
+def _names_asked_for(restore: RestoreSection) -> Iterator[tuple[str, str]]:
+    for name in restore.topics.include:
+        if not any(mark in name for mark in "*?["):
+            yield "topics.include", name
+    for key in ("topic_mapping", "partitions", "generations", "partition_counts"):
+        for name in getattr(restore, key):
+            yield key, name
+
+
+def _life(manifest: Manifest, name: TopicName, generation: int | None) -> TopicEntry:
+    lives = {topic.generation: topic for topic in manifest.topics if topic.name == name}
+    if generation is None:
+        return lives[max(lives)]
+    if generation not in lives:
+        known = ", ".join(str(number) for number in sorted(lives))
+        raise ConfigError(f"restore.generations: topic {name} has no generation {generation}, only {known}")
+    return lives[generation]
+
+
+def _select(entry: TopicEntry, restore: RestoreSection) -> SelectedTopic:
+    count = restore.partition_counts.get(entry.name, entry.partition_count)
+    wanted = restore.partitions.get(entry.name)
+    held = {partition.partition for partition in entry.partitions}
+    for index in wanted or []:
+        if index not in held:
+            raise ConfigError(f"restore.partitions: the backup holds no partition {index} of topic {entry.name}")
+    return SelectedTopic(
+        source=entry,
+        target=TopicName(restore.topic_mapping.get(entry.name, entry.name)),
+        partition_count=count,
+        is_rehashed=count != entry.partition_count,
+        configs=final_configs(entry.configs, restore.topic_configs),
+        partitions=[each for each in entry.partitions if wanted is None or each.partition in wanted],
+    )
+
+
+def _refuse_doubles(selected: list[SelectedTopic]) -> None:
+    sources: dict[str, str] = {}
+    for topic in selected:
+        other = sources.setdefault(topic.target, topic.source.name)
+        if other != topic.source.name:
+            raise ConfigError(
+                f"topics {other} and {topic.source.name} would both be restored as {topic.target}: "
+                "give one of them another name in restore.topic_mapping"
+            )

@@ -1,0 +1,126 @@
+"""``quorate restore``: bring topics of a backup back into a cluster, on Spark."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.backup.restore_config import RestoreConfig
+    from quorate.pipeline.restore_run import RestoreReport, RestoreRun
+
+
+def restore(
+    config: Annotated[Path, typer.Option(help="The restore's YAML file.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, show what would be written, and stop.")
+    ] = False,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Write topics of a backup into a cluster, each record exactly once, also when it is killed and run again."""
+    settings = _with_spark(read_restore_config(config), master, remote)
+    with (
+        interruptible("run the same restore again, and it goes on where it was"),
+        _Display("restore", is_quiet=output_format is OutputFormat.JSON) as display,
+        contextlib.ExitStack() as stack,
+    ):
+        report = _open_run(settings, display, stack).run(display, is_dry=dry_run)
+    _show(report, output_format, is_dry=dry_run)
+
+
+def read_restore_config(path: Path) -> "RestoreConfig":
+    from quorate.backup.restore_config import parse_restore_config
+
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
+    return parse_restore_config(text, os.environ, str(path))
+
+
+class _Display(ProgressDisplay):
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        from quorate.pipeline.run_progress import RunProgress
+
+        self.say(f"{what}: {format_bytes(sum(task_bytes))} in {len(task_bytes)} tasks")
+        self.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
+
+
+def _with_spark(config: "RestoreConfig", master: str | None, remote: str | None) -> "RestoreConfig":
+    """The options of the command line win over the file."""
+    spark = config.spark
+    if master is not None:
+        spark = msgspec.structs.replace(spark, master=master, remote=None)
+    if remote is not None:
+        spark = msgspec.structs.replace(spark, remote=remote)
+    return msgspec.structs.replace(config, spark=spark)
+
+
+def _open_run(config: "RestoreConfig", display: ProgressDisplay, stack: contextlib.ExitStack) -> "RestoreRun":
+    """Spark is started when there is something to read, and not before."""
+    from quorate.backup.manifest_catalog import ManifestCatalog
+    from quorate.backup.restore_ledger import RestoreLedger, restores_location
+    from quorate.backup.storage import open_storage
+    from quorate.pipeline.restore_run import RestoreRun
+    from quorate.pipeline.restore_target import target_client_config
+    from quorate.pipeline.spark_driver import SparkDriver
+    from quorate.pipeline.spark_session import open_spark
+    from quorate.pipeline.spark_settings import SparkSettings
+
+    started: list[SparkDriver] = []
+    spark = SparkSettings(master=config.spark.master, remote=config.spark.remote, conf=config.spark.conf)
+
+    def start_spark() -> SparkDriver:
+        if not started:
+            display.say("starting Spark")
+            opened = open_spark(spark, f"quorate restore {config.backup_id}", display.say)
+            started.append(stack.enter_context(opened))
+        return started[0]
+
+    catalog = ManifestCatalog(open_storage(config.location), config.backup_id)
+    ledger = RestoreLedger(open_storage(restores_location(config)))
+    return RestoreRun(config, target_client_config(config), catalog, ledger, start_spark)
+
+
+def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool) -> None:
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(report).decode(), flush=True)
+        return
+    for topic in report.topics:
+        renamed = "" if topic.source == topic.name else f" as {topic.name}"
+        notes = "".join(
+            (
+                f", {topic.lost_offsets:,} offsets were not captured" if topic.lost_offsets else "",
+                f", {topic.unfinished_transactions} unfinished transactions left out"
+                if topic.unfinished_transactions
+                else "",
+            )
+        )
+        print(
+            f"{topic.source}{renamed}: {topic.partition_count} partitions, {topic.record_count:,} records, "
+            f"{format_bytes(topic.batch_bytes)}{notes}"
+        )
+    summary = (
+        f"manifest {report.manifest_number} of backup {report.backup_id}: {len(report.topics)} topics, "
+        f"{report.record_count:,} records, {format_bytes(report.batch_bytes)}"
+    )
+    if is_dry:
+        print(f"dry run, nothing was written: {summary}", flush=True)
+        return
+    rate = report.written_bytes / max(report.seconds, 0.001) / 1e6
+    resumed = " (resumed)" if report.is_resumed else ""
+    print(
+        f"restore {report.restore_id}{resumed}: {summary}; {report.written_records:,} records written "
+        f"in {report.seconds:.1f} s ({rate:.1f} MB/s), leaders followed {report.leaders_followed} times",
+        flush=True,
+    )

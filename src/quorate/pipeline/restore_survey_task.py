@@ -1,0 +1,59 @@
+"""Reads source partitions before a restore: is every object whole, and what will be written? Runs in a Spark worker."""
+
+import msgspec
+
+from quorate.backup.errors import BackupError
+from quorate.backup.manifest import SegmentEntry
+from quorate.backup.restore_batches import RecordRules
+from quorate.backup.restore_survey import PartitionSurvey, Surveyor
+from quorate.backup.segment_reader import SegmentReader
+from quorate.backup.segment_verification import verify_hash
+from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
+from quorate.backup.storage_url import StorageLocation
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import TopicName
+from quorate.pipeline.task_runner import Outcome
+
+
+class SurveyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    topic: TopicName  # At the source.
+    rules: RecordRules
+    segments: list[SegmentEntry]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+class SurveyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    topic: TopicName
+    survey: PartitionSurvey | None
+    damage: str | None = None
+
+
+class SurveyTask:
+    """The work of a job: called with the encoded requests of one task."""
+
+    def __init__(self, location: StorageLocation) -> None:
+        self._location = location
+
+    def __call__(self, task: bytes) -> Outcome:
+        requests = msgspec.msgpack.decode(task, type=list[SurveyRequest])
+        storage = open_storage(self._location)
+        answers = [_answer(storage, request) for request in requests]
+        records = sum(0 if answer.survey is None else answer.survey.record_count for answer in answers)
+        return Outcome(msgspec.msgpack.encode(answers), sum(request.size_bytes for request in requests), records)
+
+
+def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
+    surveyor = Surveyor(request.rules)
+    for index, entry in enumerate(request.segments):
+        try:
+            source = StoredObject(storage, entry.name)
+            verify_hash(source, entry)
+            surveyor.add_segment(index, entry, SegmentReader(source).batches(check_crcs=True))
+        except BackupError as error:
+            return SurveyAnswer(topic=request.topic, survey=None, damage=str(error))
+        except QuorateError as error:
+            return SurveyAnswer(topic=request.topic, survey=None, damage=f"segment {entry.name} is damaged: {error}")
+    return SurveyAnswer(topic=request.topic, survey=surveyor.finish(len(request.segments)))

@@ -1,0 +1,160 @@
+"""The cluster that a restore writes to, as its driver sees it: topics found, made and finished. Does I/O."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from quorate.backup.restore_checks import ExistingTopic
+from quorate.backup.restore_config import RestoreConfig
+from quorate.backup.restore_plan import RestorePlan, TargetTopic
+from quorate.backup.restore_topic_configs import change_when_restored, configs_while_restoring
+from quorate.backup.restore_topics import SelectedTopic
+from quorate.client.config import ClientConfig, parse_client_config
+from quorate.client.configs import ConfigResource, ResourceType
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
+from quorate.client.topics import BROKER_DEFAULT, NewTopic
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+
+LogAppendTime = Literal["original", "new"]
+_MAX_MESSAGE_BYTES = "max.message.bytes"
+_BROKER_MAX_MESSAGE_BYTES = "message.max.bytes"
+_DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Apache Kafka's, where a broker does not tell.
+
+
+def target_client_config(config: RestoreConfig) -> ClientConfig:
+    """How driver and tasks reach the target."""
+    target = config.target
+    security = msgspec.to_builtins(target.security)
+    security["check_hostname"] = security.pop("verify_hostname")
+    return parse_client_config(
+        {
+            "bootstrap_servers": list(target.bootstrap_servers),
+            "client_id": "quorate-restore",
+            "security": security,
+            "metadata_refresh_interval_ms": target.metadata_refresh_interval_ms,
+            "request_timeout_ms": target.request_timeout_ms,
+            "retry_timeout_ms": config.restore.deadline_ms,
+        }
+    )
+
+
+class RestoreTarget:
+    def __init__(self, client: KafkaClient) -> None:
+        self._client = client
+        metadata = client.cluster.metadata()
+        self.cluster_id = metadata.cluster_id or "unknown"
+        self.broker_count = len(metadata.brokers)
+
+    def existing(self, names: Iterable[TopicName]) -> dict[TopicName, ExistingTopic]:
+        wanted = set(names)
+        topics = [topic for topic in self._client.cluster.metadata().topics.values() if topic.name in wanted]
+        partitions = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        ends = self._client.offsets.latest(partitions)
+        return {
+            topic.name: ExistingTopic(
+                topic_id=topic.topic_id,
+                partition_count=len(topic.partitions),
+                record_offsets=sum(ends[TopicPartition(topic.name, index)].offset or 0 for index in topic.partitions),
+            )
+            for topic in topics
+        }
+
+    def max_batch_bytes(self, topics: Sequence[SelectedTopic]) -> dict[TopicName, int]:
+        """The largest batch that each target topic will take."""
+        default = self._broker_limit()
+        return {topic.target: int(topic.configs.get(_MAX_MESSAGE_BYTES, default)) for topic in topics}
+
+    def validate(
+        self, topics: Iterable[SelectedTopic], replication_factor: int | None, log_append_time: LogAppendTime
+    ) -> None:
+        """Raise unless the cluster would create each of them, without creating any."""
+        for topic in topics:
+            new = _new_topic(topic.target, topic.partition_count, topic.configs, replication_factor, log_append_time)
+            try:
+                self._client.topics.create([new], validate_only=True)
+            except KafkaError as error:
+                raise QuorateError(_creation_problem(topic, error)) from None
+
+    def active_groups(self, groups: Sequence[str]) -> list[str]:
+        described = self._client.groups.describe(groups)
+        return [group for group in groups if any(each.is_active for key, each in described.items() if key == group)]
+
+    def create(self, plan: RestorePlan) -> dict[TopicName, TopicId]:
+        """Make every topic of the plan ready for data, whether it is there or not, and return their ids."""
+        found = self.existing(topic.name for topic in plan.topics)
+        topic_ids = {name: topic.topic_id for name, topic in found.items()}
+        for topic in plan.topics:
+            configs = configs_while_restoring(topic.configs, plan.log_append_time)
+            if topic.name in found:
+                self._client.configs.alter_topic(topic.name, values=configs)
+                continue
+            new = _new_topic(
+                topic.name, topic.partition_count, topic.configs, plan.replication_factor, plan.log_append_time
+            )
+            topic_ids |= self._create(new)
+        return topic_ids
+
+    def finish(self, topic: TargetTopic, log_append_time: LogAppendTime) -> None:
+        """The configs as they were at the source, now that the data is in."""
+        change = change_when_restored(topic.configs, log_append_time)
+        self._client.configs.alter_topic(topic.name, values=change.values, delete=change.delete)
+
+    def unwritten(self, topics: Iterable[TargetTopic]) -> list[str]:
+        """What is not as the plan says, after everything was written."""
+        expected = {
+            TopicPartition(topic.name, PartitionIndex(each.partition)): each.record_count
+            for topic in topics
+            for each in topic.partitions
+        }
+        ends = self._client.offsets.latest(expected)
+        return [
+            f"{name} ends at offset {ends[name].offset}, not {count}"
+            for name, count in expected.items()
+            if ends[name].offset != count
+        ]
+
+    def _create(self, new: NewTopic) -> dict[TopicName, TopicId]:
+        try:
+            return self._client.topics.create([new])
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        # The answer to an earlier try was lost, or another command runs the same restore.
+        return {name: topic.topic_id for name, topic in self.existing([new.name]).items()}
+
+    def _broker_limit(self) -> int:
+        resources = [
+            ConfigResource(ResourceType.BROKER, str(node_id)) for node_id in self._client.cluster.metadata().brokers
+        ]
+        limits: list[int] = []
+        for entries in self._client.configs.describe(resources).values():
+            entry = entries.get(_BROKER_MAX_MESSAGE_BYTES)
+            if entry is not None and entry.value is not None:
+                limits.append(int(entry.value))
+        return min(limits, default=_DEFAULT_MAX_MESSAGE_BYTES)
+
+
+def _new_topic(
+    name: TopicName,
+    partition_count: int,
+    configs: dict[str, str],
+    replication_factor: int | None,
+    log_append_time: LogAppendTime,
+) -> NewTopic:
+    return NewTopic(
+        name=name,
+        partitions=partition_count,
+        replication_factor=BROKER_DEFAULT if replication_factor is None else replication_factor,
+        configs=configs_while_restoring(configs, log_append_time),
+    )
+
+
+def _creation_problem(topic: SelectedTopic, error: KafkaError) -> str:
+    if error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        return f"{error}: start more brokers, or set a smaller restore.replication_factor"
+    if error.code is ErrorCode.INVALID_CONFIG:
+        return f"{error}: change it in restore.topic_configs, or leave it out there with null"
+    return f"{error}: change it for {topic.source.name} in the restore's settings"

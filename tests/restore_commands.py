@@ -1,0 +1,92 @@
+"""Runs restores as users do, and reads everything of a topic's records to compare them with those of the source."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from quorate.client.config import ClientConfig
+from quorate.client.isolation import IsolationLevel
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.records.record import Record, iterate_records
+from tests.backup_commands import BACKUP_ID, QUORATE, Backups, Finished, run_quorate
+
+
+class Restores:
+    """Restores of one test's backup into a cluster."""
+
+    def __init__(self, backups: Backups, target_servers: str) -> None:
+        self._backups = backups
+        self._target_servers = target_servers
+
+    def write_config(self, *, name: str = "restore.yaml", **restore: Any) -> Path:
+        config: dict[str, Any] = {
+            "backup_id": BACKUP_ID,
+            "target": {"bootstrap_servers": self._target_servers.split(",")},
+            "storage": {"url": self._backups.url},
+            "restore": restore,
+            "spark": {"master": "local[2]"},
+        }
+        path = self._backups.folder / name
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def restore(self, *options: str, **restore: Any) -> Finished:
+        return run_quorate("restore", "--config", str(self.write_config(**restore)), *options)
+
+    def start(self, **restore: Any) -> "subprocess.Popen[str]":
+        """The command while it runs, in a process group of its own."""
+        return subprocess.Popen(
+            [str(QUORATE), "restore", "--config", str(self.write_config(**restore))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def client_of(bootstrap_servers: str) -> KafkaClient:
+    return KafkaClient(ClientConfig(bootstrap_servers=tuple(bootstrap_servers.split(","))))
+
+
+def all_records(client: KafkaClient, topic: str, partition: int) -> list[Record]:
+    """What a read-committed consumer sees, with everything that a record has."""
+    name = TopicPartition(TopicName(topic), PartitionIndex(partition))
+    start = client.offsets.earliest([name])[name].offset
+    end = client.offsets.latest([name])[name].offset
+    assert start is not None
+    assert end is not None
+    found: list[Record] = []
+    aborted: dict[int, list[int]] = {}
+    for piece in client.fetch_range(topic, partition, start, end, isolation=IsolationLevel.READ_COMMITTED):
+        for transaction in piece.aborted_transactions:
+            aborted.setdefault(transaction.producer_id, []).append(transaction.first_offset)
+        for batch in piece.batches:
+            header = batch.header
+            assert header is not None
+            if header.is_control or (header.is_transactional and _is_aborted(header, piece.aborted_transactions)):
+                continue
+            found += list(iterate_records(bytes(piece.data[batch.position : batch.position + batch.size_bytes])))
+    return found
+
+
+def _is_aborted(header: Any, transactions: Any) -> bool:
+    return any(
+        header.producer_id == each.producer_id and header.base_offset >= each.first_offset for each in transactions
+    )
+
+
+Everything = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def without_offsets(records: list[Record]) -> list[Everything]:
+    return [(record.timestamp, record.key, record.value, record.headers) for record in records]
+
+
+def topic_configs(client: KafkaClient, topic: str) -> Mapping[str, str | None]:
+    entries = client.configs.describe_topics([topic])[TopicName(topic)]
+    return {key: entry.value for key, entry in entries.items() if entry.is_set_on_topic}
