@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,11 +34,11 @@ class LocalNode:
         self.address = f"127.0.0.1:{ports.kafka}"
         self.peer_address = f"127.0.0.1:{ports.peer}"
         self.folder = folder
+        self.config_path = folder / "node.toml"
         self.log_path = folder / "node.log"
 
     def start(self, cluster: "ClusterPlan", lifeline: Lifeline) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        config_path = self.folder / "node.toml"
         file = NodeFile(
             node_id=self.node_id,
             data_dir=str(self.folder / "data"),
@@ -48,8 +48,8 @@ class LocalNode:
             voters=cluster.voters,
             configs=cluster.configs,
         )
-        config_path.write_text(file.text())
-        self.process = NodeProcess(self.node_id, config_path, self.log_path, lifeline)
+        self.config_path.write_text(file.text())
+        self.process = NodeProcess(self.node_id, self.config_path, self.log_path, lifeline)
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +103,14 @@ class LocalCluster:
         if self._lifeline is not None:
             self._lifeline.close()
 
-    def wait(self) -> None:
-        """Return when any node has ended."""
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    def ends(self) -> Iterator[LocalNode]:
+        """The nodes as they end, each once, until none is left."""
+        running = list(self.nodes)
+        while running:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            for node in [node for node in running if not node.process.is_running]:
+                running.remove(node)
+                yield node
 
     def _plan(self) -> ClusterPlan:
         count = len(self.nodes)

@@ -1,6 +1,7 @@
 """``quorate up``: a local cluster until Ctrl-C."""
 
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -29,8 +30,13 @@ def up(
             for node in cluster.nodes:
                 print(f"node {node.node_id}: {node.address} pid {node.process.pid} log {node.log_path}", flush=True)
             print(f"ready: {cluster.bootstrap_servers}", flush=True)
-            cluster.wait()
-            raise QuorateError("a node has ended; see its log")
+            for node in cluster.ends():
+                print(
+                    f"node {node.node_id} has ended; see its log. The others go on. "
+                    f"To have it back: quorate serve --config {node.config_path}",
+                    file=sys.stderr,
+                )
+            raise QuorateError("all nodes have ended")
     except KeyboardInterrupt:
         print("stopped", flush=True)
 

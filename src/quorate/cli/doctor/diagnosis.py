@@ -113,12 +113,16 @@ def _leaderless_quorum(look: Look) -> Iterator[Finding]:
 
 
 def _partition_states(look: Look, beliefs: dict[TopicPartition, Belief]) -> Iterator[Finding]:
+    silent = look.node_ids - {answer.node_id for answer in look.answers}
     for name, belief in beliefs.items():
         partition, subject = belief.metadata, str(name)
         in_sync = f"in sync {_ids(partition.isr)} of {_ids(partition.replicas)}"
         min_isr = look.min_isr.get(name.topic, 1)
         if partition.leader is None:
             yield Finding(kind=Kind.LEADERLESS, subject=subject, text=f"no leader; {in_sync}")
+        elif partition.leader in silent:
+            text = f"{belief.claim} does not answer; {in_sync}"
+            yield Finding(kind=Kind.LEADER_UNREACHABLE, subject=subject, text=text, held=str(belief.claim))
         elif len(partition.isr) < min_isr:
             text = f"below min.insync.replicas {min_isr}, so that acks=all is refused; {in_sync}"
             yield Finding(kind=Kind.UNDER_MIN_ISR, subject=subject, text=text)

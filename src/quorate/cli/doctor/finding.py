@@ -27,6 +27,7 @@ class Kind(StrEnum):
     FENCED = "fenced"
     QUORUM_LEADERLESS = "quorum-leaderless"
     LEADERLESS = "leaderless"
+    LEADER_UNREACHABLE = "leader-unreachable"
     UNDER_MIN_ISR = "under-min-isr"
     UNDER_REPLICATED = "under-replicated"
     UNTRIED = "untried"
@@ -38,6 +39,7 @@ _STATES = frozenset(
         Kind.FENCED,
         Kind.QUORUM_LEADERLESS,
         Kind.LEADERLESS,
+        Kind.LEADER_UNREACHABLE,
         Kind.UNDER_MIN_ISR,
         Kind.UNDER_REPLICATED,
         Kind.UNTRIED,
@@ -75,4 +77,6 @@ def by_weight(findings: "list[Finding]") -> "list[Finding]":
     return sorted(findings, key=lambda each: (each.severity is not Severity.ERROR, each.kind in _PARTITION_STATES))
 
 
-_PARTITION_STATES = frozenset({Kind.LEADERLESS, Kind.UNDER_MIN_ISR, Kind.UNDER_REPLICATED, Kind.UNTRIED})
+_PARTITION_STATES = frozenset(
+    {Kind.LEADERLESS, Kind.LEADER_UNREACHABLE, Kind.UNDER_MIN_ISR, Kind.UNDER_REPLICATED, Kind.UNTRIED}
+)
