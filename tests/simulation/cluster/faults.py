@@ -102,9 +102,14 @@ class ClusterFaults:
             others = [other.host.name for other in self._cluster.members if other is not leader]
             await self._cut((leader.host.name, other) for other in others)
 
-    async def break_connections(self) -> None:
-        one, two = self._two()
-        one.host.break_connections(two.host)
+    async def flapping_connections(self) -> None:
+        """Again and again, so that some answer to something that was done is lost."""
+        leader = self._cluster.leader() or self._cluster.members[0]
+        others = [member for member in self._cluster.members if member is not leader]
+        for _ in range(self._random.randint(3, 20)):
+            for other in others:
+                leader.host.break_connections(other.host)
+            await self._world.sleep(self._random.random() * 0.1)
 
     async def sick_link(self) -> None:
         one, two = self._two()
@@ -226,7 +231,7 @@ FAULTS: dict[str, Callable[[ClusterFaults], Awaitable[None]]] = {
         ClusterFaults.split,
         ClusterFaults.block_one_way,
         ClusterFaults.mute_leader,
-        ClusterFaults.break_connections,
+        ClusterFaults.flapping_connections,
         ClusterFaults.sick_link,
         ClusterFaults.slow_disk,
         ClusterFaults.clock_jump,
