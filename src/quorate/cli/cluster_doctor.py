@@ -50,12 +50,12 @@ def doctor(  # noqa: PLR0917 - typer calls it by name
         }
     )
     cluster = Cluster(config)
-    try:
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as executor:
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as executor:
+        try:
             examination = Examination(cluster, executor, settle_s=settle, writes=write_probe)
             errors = _watch(examination, every, output_format) if watch else _once(examination, output_format)
-    finally:
-        cluster.close()
+        finally:
+            cluster.close()  # First, so that no thread goes on waiting for an answer.
     if errors:
         raise typer.Exit(1)
 
@@ -72,13 +72,24 @@ def _watch(examination: "Examination", every_s: float, output_format: OutputForm
     try:
         with interruptible("the exit status is that of the worst seen"):
             while True:
-                report = examination.examine()
+                report = _examine(examination)
                 worst = max(worst, report.errors)
                 _show(before, report, output_format)
                 before = report
                 time.sleep(every_s)
     except typer.Exit:
         return worst
+
+
+def _examine(examination: "Examination") -> "Report":
+    """As a report also where no node answers: who watches wants to see them come back."""
+    from quorate.cli.doctor.report import nobody_answers
+    from quorate.client.errors import NoBrokerAnswered
+
+    try:
+        return examination.examine()
+    except NoBrokerAnswered as error:
+        return nobody_answers(str(error))
 
 
 def _show(before: "Report | None", report: "Report", output_format: OutputFormat) -> None:

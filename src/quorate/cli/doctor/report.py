@@ -25,6 +25,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
 
+def nobody_answers(reason: str) -> Report:
+    lost = Finding(kind=Kind.UNREACHABLE, subject="cluster", text=reason)
+    return Report(node_count=0, partition_count=0, claims_tried=0, findings=[lost])
+
+
 def text_lines(report: Report) -> Iterator[str]:
     yield from finding_lines(report.findings)
     yield summary(report)
