@@ -15,12 +15,18 @@ class ContenderName(StrEnum):
     # is other work, so it is not held against the limit.
     QUORATE_ZSTD = "Quorate, zstd"
     CONSUMER_LOOP = "consumer loop"
+    # As many of them as there are cores, which share the partitions: what a careful user would write. Not judged.
+    CONSUMER_LOOPS = "consumer loop on each core"
     CONNECTOR = "Spark connector"
     LIMIT = "limit"
 
     @property
     def is_ours(self) -> bool:
         return self in (ContenderName.QUORATE, ContenderName.QUORATE_ZSTD)
+
+    @property
+    def is_judged_peer(self) -> bool:
+        return self in (ContenderName.CONSUMER_LOOP, ContenderName.CONNECTOR)
 
     @property
     def backup_compression(self) -> str:

@@ -1,13 +1,14 @@
 """The contender consumer loop: confluent-kafka with its defaults, writing each record to its partition's file.
 
-One process for each core, each with its share of the partitions, so that it has the parallelism that the backup has.
-A record is kept with its offset, time, key and value; each file is synced at its end, as the backup's are.
+As many processes as its argument says, each with its share of the partitions. A record is kept with its offset, time,
+key and value; each file is synced at its end, as the backup's are.
 """
 
 import multiprocessing
 import os
 import resource
 import struct
+import sys
 from collections.abc import Mapping
 from functools import partial
 from multiprocessing.pool import Pool
@@ -24,9 +25,8 @@ _TIMEOUT_S = 30.0
 _FILE_BUFFER_BYTES = 1024 * 1024
 
 
-def consume_topic(workers: Pool, job: Job) -> Copied:
-    cores = os.cpu_count() or 1
-    shares = [list(range(len(job.end_offsets)))[first::cores] for first in range(cores)]
+def consume_topic(workers: Pool, processes: int, job: Job) -> Copied:
+    shares = [list(range(len(job.end_offsets)))[first::processes] for first in range(processes)]
     done = workers.map(partial(_consume_partitions, job), shares, chunksize=1)
     return Copied(records=sum(count for count, _ in done), peak_task_memory_bytes=max(peak for _, peak in done))
 
@@ -67,9 +67,10 @@ def _write_record(files: Mapping[int | None, BinaryIO], message: Message) -> Non
 
 
 def main() -> None:
-    with multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as workers:
-        workers.map(abs, range(os.cpu_count() or 1))  # They are there before the first job.
-        serve_jobs(lambda job: consume_topic(workers, job))
+    processes = int(sys.argv[1])
+    with multiprocessing.get_context("forkserver").Pool(processes) as workers:
+        workers.map(abs, range(processes))  # They are there before the first job.
+        serve_jobs(lambda job: consume_topic(workers, processes, job))
 
 
 if __name__ == "__main__":

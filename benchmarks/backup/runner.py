@@ -4,6 +4,7 @@ Who goes first changes from repeat to repeat. Each contender has done a small jo
 What a run has written is removed before the next one starts, so that nobody's pages are written back in another's time.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,9 @@ class BackupRunner:
         yield contender(ContenderName.QUORATE, "quorate_backup", source=broker_pids)
         if not self._cases:
             return
-        yield contender(ContenderName.CONSUMER_LOOP, "consumer_loop", source=broker_pids)
+        yield contender(ContenderName.CONSUMER_LOOP, "consumer_loop", "1", source=broker_pids)
+        cores = str(os.cpu_count() or 1)
+        yield contender(ContenderName.CONSUMER_LOOPS, "consumer_loop", cores, source=broker_pids)
         if self._connector is not None:
             jars = ",".join(map(str, self._connector.jars))
             yield contender(ContenderName.CONNECTOR, "spark_connector", jars, source=broker_pids)

@@ -83,7 +83,7 @@ def compare(runs: Sequence[Run]) -> list[Comparison]:
 def judge(
     figures: Sequence[Figures], comparisons: Sequence[Comparison], idle_runs: Sequence[IdleRun]
 ) -> list[BackupGoal]:
-    against_peers = [each for each in comparisons if each.contender is not ContenderName.LIMIT]
+    against_peers = [each for each in comparisons if each.contender.is_judged_peer]
     against_limit = [each for each in comparisons if each.is_held_against_limit]
     return [
         _ratio_goal("wall time, against each peer", MIN_RATIO_TO_PEERS, against_peers, lambda each: each.wall),
