@@ -119,7 +119,7 @@ class Faults:
         executor = self._cluster.hosts[self._random.choice(NODE_IDS)].executor
         executor.delay = _SLOW_DISK
         await self._wait()
-        executor.delay = WorkDelay()
+        executor.delay = self._world.work_delay
 
     async def _fill_disk(self) -> None:
         """Somebody makes room after a while; the node may have ended itself, so it is started again."""
