@@ -108,6 +108,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     start_repeats: int
     metadata_requests: int
     repeats: int
+    latency_repeats: int
     produce_seconds: float
     latency_seconds: float
     warm_up_timeout_s: float
@@ -125,9 +126,10 @@ FULL = ClusterSettings(
     start_repeats=3,
     metadata_requests=20,
     repeats=3,
+    latency_repeats=2,
     produce_seconds=1.5,
-    latency_seconds=2.5,
-    warm_up_timeout_s=60.0,
+    latency_seconds=2.0,
+    warm_up_timeout_s=100.0,  # Three virtual machines that share two cores compile for long.
     quorate_rounds=Rounds(killed=50, silent=10),
     apache_kafka_rounds=Rounds(killed=3, silent=2),
     silent_client_limit_s=4.0,
@@ -138,6 +140,7 @@ QUICK = ClusterSettings(
     start_repeats=1,
     metadata_requests=5,
     repeats=1,
+    latency_repeats=1,
     produce_seconds=1.0,
     latency_seconds=1.0,
     warm_up_timeout_s=10.0,

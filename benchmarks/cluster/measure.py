@@ -18,6 +18,7 @@ from benchmarks.cluster.topics import TopicsRunner
 from benchmarks.report import Environment
 from benchmarks.samples import Sample
 from benchmarks.systems import Durability
+from tests.peers.jars import PeersUnavailableError, kafka_classpath
 
 Say = Callable[[str], None]
 _READY_TIMEOUT_S = 120.0
@@ -100,6 +101,7 @@ class _ClusterRun:
                 if self._choice.profile:
                     for system in systems:
                         system.stop()
+                    self._say(f"profiles of the nodes: {self._choice.profile}.<node id>")
 
     def failover(self) -> Iterator[Round]:
         """One system after the other, each with its defaults."""
@@ -122,8 +124,10 @@ class _ClusterRun:
             yield lambda: KafkaCluster(durability or Durability.OS, heap_mb, network)
 
     def _clients(self) -> Sequence[Client]:
-        if self._environment.java is None:
-            self.left_out.append("the Java client: there is no Java, or only Quorate was asked for")
+        try:
+            kafka_classpath()
+        except PeersUnavailableError as error:
+            self.left_out.append(f"the Java client: {error}")
             return [Client.LIBRDKAFKA]
         return list(Client)
 

@@ -41,7 +41,7 @@ class ThroughputRunner:
                     rates[system.name].append(sample.requests / sample.seconds)
                     yield self._tell(sample)
             half_load = min(median(each) for each in rates.values()) / 2
-            for repeat in range(self._settings.repeats):
+            for repeat in range(self._settings.latency_repeats):
                 for system in _in_turn(systems, repeat):
                     yield from map(self._tell, self._latency(system, durability, case, half_load))
         for system in systems:
