@@ -283,7 +283,9 @@ class Quorum:
             self.peers.set_peers(self._addresses())
 
     def _is_outsider(self) -> bool:
-        return self.driver.membership.member(self._id) is None
+        """Its own log alone does not make a node a member: a leader that lost its place may have been the only other
+        one to have the entry, and the next one does not know of it."""
+        return self.driver.committed_membership.member(self._id) is None
 
     async def _join(self) -> None:
         """Ask to follow the metadata log, until the log itself says that this node may."""

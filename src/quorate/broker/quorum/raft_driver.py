@@ -91,6 +91,10 @@ class RaftDriver:
     def membership(self) -> Membership:
         return self._raft.membership
 
+    @property
+    def committed_membership(self) -> Membership:
+        return self._raft.committed_membership
+
     def describe(self) -> Description:
         """How far each member has come, as the leader knows it."""
         leader = self.state.leader
