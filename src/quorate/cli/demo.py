@@ -94,7 +94,7 @@ def _back_up(bootstrap_servers: str, folder: Path) -> Iterator[tuple[str, str, s
     config = folder / "backup.yaml"
     config.write_text(
         f"backup_id: demo\n"
-        f"source: {{bootstrap_servers: [{json.dumps(bootstrap_servers)}], topics: {{include: [{_TOPIC}]}}}}\n"
+        f"source: {{bootstrap_servers: {json.dumps(bootstrap_servers.split(','))}, topics: {{include: [{_TOPIC}]}}}}\n"
         f"storage: {{url: {json.dumps(storage)}}}\n"
     )
     started = time.monotonic()
