@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos check format bench codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -28,6 +28,11 @@ SEEDS ?= 1000
 FIRST_SEED ?= 1
 sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 	$(BIN)/python -m tests.simulation.cluster --seeds $(SEEDS) --first $(FIRST_SEED)
+	$(BIN)/python -m tests.simulation.replication --seeds $(SEEDS) --first $(FIRST_SEED)
+
+CHAOS_SECONDS ?= 300
+chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300; nothing may be lost
+	$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)
 
 check: setup ## ruff, mypy --strict, import rules, tidiness
 	$(BIN)/ruff check .
