@@ -73,9 +73,9 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 
 def _wants_cluster(options: argparse.Namespace) -> bool:
-    """Unless asked for by name, not where the options are about one node: its profile, or one of the two systems."""
+    """Unless asked for by name, not in a quick run, nor where the options are about one node: its profile, its system."""
     if not options.only:
-        return not (options.systems or options.profile)
+        return not (options.systems or options.profile or options.quick)
     return any(word.startswith(cluster.PREFIX) for word in options.only)
 
 

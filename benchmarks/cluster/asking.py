@@ -25,11 +25,17 @@ class Asking:
     def view(self, topics: Sequence[str] | None, node_id: int | None = None) -> ClusterView:
         return admin_wire.parse_metadata(self._ask(admin_wire.metadata_request(topics), node_id))
 
-    def partitions(self, topic: str) -> tuple[PartitionView, ...]:
-        return self.view([topic]).topics[topic]
+    def partitions(self, topic: str) -> tuple[PartitionView, ...] | None:
+        """None while nodes tell different things: one that was silent still believes what it knew before."""
+        found = {self.view([topic], node_id).topics[topic] for node_id in self._system.nodes}
+        return found.pop() if len(found) == 1 else None
 
-    def quorum_leader(self) -> int:
-        return admin_wire.quorum_leader(self._ask(admin_wire.describe_quorum_request()))
+    def quorum_leader(self) -> int | None:
+        """None while there is none, or nodes do not agree."""
+        frame = admin_wire.describe_quorum_request()
+        found = {admin_wire.quorum_leader(self._ask(frame, node_id)) for node_id in self._system.nodes}
+        leader = found.pop()
+        return leader if not found and leader >= 0 else None
 
     def elect_preferred_leaders(self) -> None:
         self._ask(admin_wire.elect_preferred_leaders_request())
@@ -62,7 +68,7 @@ class Asking:
 
         def look() -> tuple[PartitionView, ...] | None:
             found = self.partitions(topic)
-            return found if len(found) == partitions and all(each.is_whole for each in found) else None
+            return found if found and len(found) == partitions and all(each.is_whole for each in found) else None
 
         return self.eventually(look, f"{topic} to have all its replicas", within_s)
 

@@ -81,8 +81,8 @@ class Fault(StrEnum):
         return self is not Fault.KILL_QUORUM_LEADER
 
     @property
-    def hits_quorum_leader(self) -> bool:
-        return self.name.endswith(("BOTH", "QUORUM_LEADER"))
+    def hits_both(self) -> bool:
+        return self.name.endswith("BOTH")
 
 
 class Client(StrEnum):

@@ -113,11 +113,10 @@ class FailoverRunner:
 
         def look() -> tuple[int, int] | None:
             quorum_leader = asking.quorum_leader()
-            for partition in asking.partitions(TOPIC):
+            for partition in asking.partitions(TOPIC) or ():
                 leads_both = partition.leader == quorum_leader
-                if leads_both == (fault.hits_quorum_leader and fault.hits_partition_leader):
-                    victim = partition.leader if fault.hits_partition_leader else quorum_leader
-                    return (partition.index, victim) if victim >= 0 else None
+                if quorum_leader is not None and leads_both == fault.hits_both:
+                    return partition.index, partition.leader if fault.hits_partition_leader else quorum_leader
             return None
 
         return asking.eventually(look, f"the roles for: {fault}", _READY_TIMEOUT_S)
@@ -193,7 +192,7 @@ def _make_whole(asking: Asking) -> None:
 
     def look() -> tuple[PartitionView, ...] | None:
         partitions = asking.partitions(TOPIC)
-        if all(each.has_preferred_leader for each in partitions):
+        if partitions and all(each.has_preferred_leader and each.is_whole for each in partitions):
             return partitions
         asking.elect_preferred_leaders()
         return None
