@@ -73,7 +73,7 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 
 def _wants_cluster(options: argparse.Namespace) -> bool:
-    """Unless asked for by name, not in a quick run, nor where the options are about one node: its profile, its system."""
+    """Unless asked for by name, not in a quick run, nor where the options are about one node or one system."""
     if not options.only:
         return not (options.systems or options.profile or options.quick)
     return any(word.startswith(cluster.PREFIX) for word in options.only)
