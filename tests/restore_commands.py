@@ -1,19 +1,31 @@
 """Runs restores as users do, and reads everything of a topic's records to compare them with those of the source."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from quorate.backup.restore_config import parse_restore_config
+from quorate.backup.restore_ledger import RestoreLedger, restores_location
+from quorate.backup.storage import open_storage
 from quorate.client.config import ClientConfig
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.pipeline.restore_run import RestoreReport, RestoreRun
+from quorate.pipeline.restore_target import target_client_config
+from quorate.pipeline.spark_driver import SparkDriver
 from quorate.records.record import Record, iterate_records
 from tests.backup_commands import BACKUP_ID, QUORATE, Backups, Finished, run_quorate
+from tests.spark_session import InThisProcess, QuietWatcher
+
+
+class QuietRestoreWatcher(QuietWatcher):
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        """Nobody looks."""
 
 
 class Restores:
@@ -48,6 +60,14 @@ class Restores:
             start_new_session=True,
         )
 
+    def run_in_process(self, spark: Callable[[], SparkDriver] = InThisProcess, **restore: Any) -> RestoreReport:
+        """Without a process of its own, and without Spark unless a session is given."""
+        path = self.write_config(**restore)
+        config = parse_restore_config(path.read_text(), {}, path.name)
+        ledger = RestoreLedger(open_storage(restores_location(config)))
+        run = RestoreRun(config, target_client_config(config), self._backups.catalog(), ledger, spark)
+        return run.run(QuietRestoreWatcher())
+
 
 def client_of(bootstrap_servers: str) -> KafkaClient:
     return KafkaClient(ClientConfig(bootstrap_servers=tuple(bootstrap_servers.split(","))))
@@ -61,10 +81,7 @@ def all_records(client: KafkaClient, topic: str, partition: int) -> list[Record]
     assert start is not None
     assert end is not None
     found: list[Record] = []
-    aborted: dict[int, list[int]] = {}
     for piece in client.fetch_range(topic, partition, start, end, isolation=IsolationLevel.READ_COMMITTED):
-        for transaction in piece.aborted_transactions:
-            aborted.setdefault(transaction.producer_id, []).append(transaction.first_offset)
         for batch in piece.batches:
             header = batch.header
             assert header is not None

@@ -16,15 +16,15 @@ from cramjam import zstd
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifest import GroupOffset
 from quorate.backup.restore_config import RestoreConfig
-from quorate.backup.restore_plan import MapSource, RestorePlan
+from quorate.backup.restore_offset_map import OffsetMap
+from quorate.backup.restore_plan import RestorePlan
 from quorate.backup.storage import ObjectStorage
 from quorate.backup.storage_url import StorageLocation
-from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import TopicId, TopicName
 
 _PLAN = re.compile(r"([0-9a-f]+)-(\d+)/plan\.json")
 _DIGEST_LENGTH = 12
 
-OffsetMap = dict[PartitionIndex, list[MapSource]]
 Stored = TypeVar("Stored")
 
 
@@ -93,12 +93,15 @@ class RestoreLedger:
     def done(self, restore_id: str) -> RestoreDone | None:
         return self._read(f"{restore_id}/done.json", RestoreDone)
 
-    def put_group_snapshots(self, restore_id: str, groups: list[GroupSnapshot]) -> list[GroupSnapshot]:
+    def put_group_snapshot(self, restore_id: str, snapshot: GroupSnapshot) -> None:
         """Taken once, before the first commit: a later one would hold what the restore itself committed."""
-        return self._put_once(f"{restore_id}/groups-before.json", groups, list[GroupSnapshot])
+        name = hashlib.sha256(snapshot.group.encode()).hexdigest()
+        self._put_once(f"{restore_id}/groups-before/{name}.json", snapshot, GroupSnapshot)
 
-    def group_snapshots(self, restore_id: str) -> list[GroupSnapshot] | None:
-        return self._read(f"{restore_id}/groups-before.json", list[GroupSnapshot])
+    def group_snapshots(self, restore_id: str) -> list[GroupSnapshot]:
+        names = [each.name for each in self._storage.objects(f"{restore_id}/groups-before/")]
+        found = [self._read(name, GroupSnapshot) for name in names]
+        return sorted((each for each in found if each is not None), key=lambda each: each.group)
 
     def put_offset_map(self, restore_id: str, map_id: str, topic: TopicName, offset_map: OffsetMap) -> None:
         content = bytes(zstd.compress(msgspec.msgpack.encode(offset_map)))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.cli import backup, cluster, demo, list_backups, restore, serve, topics, up, verify
+from quorate.cli import backup, cluster, demo, list_backups, offsets, restore, serve, topics, up, verify
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(topics.app, name="topics")
 app.command("demo")(demo.demo)
 app.command("backup")(backup.backup)
 app.command("restore")(restore.restore)
+app.add_typer(offsets.app, name="offsets")
 app.command("list-backups")(list_backups.list_backups)
 app.command("verify")(verify.verify)
 

@@ -5,34 +5,29 @@ until it is done, so a run that was killed anywhere is repeated by running it ag
 """
 
 import time
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from quorate.backup.errors import BackupError
 from quorate.backup.manifest import Manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.restore_batches import RecordRules
-from quorate.backup.restore_checks import group_refusals, replication_refusal, size_refusals, topic_refusals
 from quorate.backup.restore_config import RestoreConfig
-from quorate.backup.restore_ledger import RestoreDone, RestoreLedger, settings_digest
-from quorate.backup.restore_plan import RestorePlan, TargetTopic, plan_topic, spans_by_target
-from quorate.backup.restore_survey import PartitionSurvey
-from quorate.backup.restore_topics import SelectedTopic, lost_offsets, select_topics
+from quorate.backup.restore_ledger import RestoreDone, RestoreLedger, restores_location, settings_digest
+from quorate.backup.restore_plan import RestorePlan, TargetTopic, spans_by_target
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicId, TopicName
+from quorate.kernel.ids import TopicId, TopicName
 from quorate.pipeline.cluster_capture import now_ms
 from quorate.pipeline.rate_limit import share_of_limit
+from quorate.pipeline.restore_groups import RestoreGroups
+from quorate.pipeline.restore_preparation import RestorePreparation, RestoreWatcher
 from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments
-from quorate.pipeline.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
 from quorate.pipeline.restore_target import RestoreTarget
 from quorate.pipeline.restore_tasks import pack_by_bytes
 from quorate.pipeline.restore_write_task import TaskWritten, WriteSettings, WriteTask
-from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.spark_driver import SparkDriver
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,12 +43,6 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     leaders_followed: int
     groups: list[str]
     seconds: float
-
-
-class RestoreWatcher(JobWatcher, Protocol):
-    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
-        """A job of so many tasks is about to run."""
-        ...
 
 
 class OpenRestore(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +65,7 @@ class RestoreRun:
         self._catalog = catalog
         self._ledger = ledger
         self._spark = spark
+        self._preparation = RestorePreparation(config, catalog, spark)
 
     def run(self, watcher: RestoreWatcher, *, is_dry: bool = False) -> RestoreReport:
         started = time.monotonic()
@@ -84,14 +74,14 @@ class RestoreRun:
             digest = settings_digest(self._config, target.cluster_id)
             opened = self._unfinished(digest, target)
             if is_dry:
-                plan = opened.plan if opened else self._survey(target, watcher)[0]
+                plan = opened.plan if opened else self._preparation.plan(target, watcher)[0]
                 return _report(plan, opened, [], [], time.monotonic() - started, is_dry=True)
             if opened is None:
                 opened = self._begin(client, target, digest, watcher)
             topic_ids = self._prepare_topics(opened, target)
-            written = self._write(opened.plan, topic_ids, watcher)
-            self._finish(opened, target)
-            return _report(opened.plan, opened, written, [], time.monotonic() - started)
+            written = self._write(opened, topic_ids, watcher)
+            groups = self._finish(opened, client, target)
+            return _report(opened.plan, opened, written, groups, time.monotonic() - started)
 
     def _unfinished(self, digest: str, target: RestoreTarget) -> OpenRestore | None:
         """The restore with these settings that was begun and is not done, unless its topics are gone."""
@@ -114,7 +104,7 @@ class RestoreRun:
         return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=True)
 
     def _begin(self, client: KafkaClient, target: RestoreTarget, digest: str, watcher: RestoreWatcher) -> OpenRestore:
-        plan, surveys = self._survey(target, watcher)
+        plan, surveys = self._preparation.plan(target, watcher)
         identity = client.idempotent_producer().identity
         restore_id = self._ledger.next_id(digest)
         plan = msgspec.structs.replace(plan, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
@@ -122,100 +112,6 @@ class RestoreRun:
             offset_map = spans_by_target(surveys[topic.source])
             self._ledger.put_offset_map(restore_id, plan.map_id, topic.name, offset_map)
         return OpenRestore(restore_id=restore_id, plan=self._ledger.put_plan(restore_id, plan), is_resumed=False)
-
-    def _survey(
-        self, target: RestoreTarget, watcher: RestoreWatcher
-    ) -> tuple[RestorePlan, dict[TopicName, list[PartitionSurvey]]]:
-        """Everything that can be wrong is found here. The plan has no producer yet."""
-        restore = self._config.restore
-        manifest = self._manifest()
-        topics = select_topics(manifest, restore)
-        self._check_target(target, manifest, topics)
-        limits = target.max_batch_bytes(topics)
-        requests = [request for topic in topics for request in self._requests(topic, limits[topic.target])]
-        surveys = self._run_survey(requests, watcher)
-        _refuse(
-            sentence
-            for topic in topics
-            for sentence in size_refusals(topic, surveys.get(topic.source.name, []), limits[topic.target])
-        )
-        plan = RestorePlan(
-            backup_id=self._config.backup_id,
-            manifest_number=manifest.number,
-            target_cluster_id=target.cluster_id,
-            producer_id=NO_PRODUCER_ID,
-            producer_epoch=NO_PRODUCER_EPOCH,
-            start_ms=restore.time_window.start_ms,
-            end_ms=restore.time_window.end_ms,
-            log_append_time=restore.log_append_time,
-            replication_factor=restore.replication_factor,
-            map_id=uuid.uuid4().hex[:12],
-            topics=[
-                plan_topic(
-                    topic,
-                    surveys.get(topic.source.name, []),
-                    max_batch_bytes=limits[topic.target],
-                    lost_offsets=lost_offsets(topic),
-                )
-                for topic in topics
-            ],
-        )
-        return plan, {topic.source.name: surveys.get(topic.source.name, []) for topic in topics}
-
-    def _manifest(self) -> Manifest:
-        number = self._config.restore.manifest
-        manifest = self._catalog.latest() if number is None else self._catalog.read(number)
-        if manifest is None:
-            raise BackupError(f"there is no backup {self._config.backup_id} in {self._config.storage.url}")
-        return manifest
-
-    def _check_target(self, target: RestoreTarget, manifest: Manifest, topics: list[SelectedTopic]) -> None:
-        restore = self._config.restore
-        existing = target.existing(topic.target for topic in topics)
-        selection = restore.consumer_groups
-        groups = [] if selection is None else [each.group for each in manifest.groups if selection.selects(each.group)]
-        _refuse(topic_refusals(topics, existing))
-        _refuse(replication_refusal(restore.replication_factor, target.broker_count))
-        _refuse(group_refusals(target.active_groups(groups)))
-        missing = [topic for topic in topics if topic.target not in existing]
-        target.validate(missing, restore.replication_factor, restore.log_append_time)
-
-    def _requests(self, topic: SelectedTopic, max_batch_bytes: int) -> list[SurveyRequest]:
-        window = self._config.restore.time_window
-        return [
-            SurveyRequest(
-                topic=topic.source.name,
-                rules=RecordRules(
-                    source_partition=partition.partition,
-                    partition_count=topic.partition_count if topic.is_rehashed else None,
-                    start_ms=window.start_ms,
-                    end_ms=window.end_ms,
-                    max_batch_bytes=max_batch_bytes,
-                ),
-                segments=partition.segments,
-            )
-            for partition in topic.partitions
-            if partition.segments
-        ]
-
-    def _run_survey(
-        self, requests: list[SurveyRequest], watcher: RestoreWatcher
-    ) -> dict[TopicName, list[PartitionSurvey]]:
-        tasks = pack_by_bytes(requests, lambda request: request.size_bytes)
-        surveys: dict[TopicName, list[PartitionSurvey]] = {}
-        if not tasks:
-            return surveys
-        spark = self._spark()
-        watcher.begins("survey", [sum(request.size_bytes for request in task) for task in tasks])
-        rows = spark.run(SurveyTask(self._config.location), [msgspec.msgpack.encode(task) for task in tasks], watcher)
-        for answer in (each for row in rows for each in msgspec.msgpack.decode(row, type=list[SurveyAnswer])):
-            if answer.survey is None:
-                raise BackupError(
-                    f"{answer.damage}; nothing was restored: leave topic {answer.topic} out, or name an older "
-                    "manifest in restore.manifest"
-                )
-            surveys.setdefault(answer.topic, []).append(answer.survey)
-        return surveys
 
     def _prepare_topics(self, opened: OpenRestore, target: RestoreTarget) -> dict[TopicName, TopicId]:
         known = self._ledger.topic_ids(opened.restore_id)
@@ -229,8 +125,9 @@ class RestoreRun:
         return self._ledger.put_topic_ids(opened.restore_id, target.create(opened.plan))
 
     def _write(
-        self, plan: RestorePlan, topic_ids: dict[TopicName, TopicId], watcher: RestoreWatcher
+        self, opened: OpenRestore, topic_ids: dict[TopicName, TopicId], watcher: RestoreWatcher
     ) -> list[TaskWritten]:
+        plan = opened.plan
         tasks = pack_by_bytes(
             assignments(plan, self._catalog.read(plan.manifest_number)), lambda each: each.estimated_bytes
         )
@@ -239,7 +136,9 @@ class RestoreRun:
         spark = self._spark()
         limit = self._config.restore.rate_limit_bytes_per_second
         settings = WriteSettings(
+            restore_id=opened.restore_id,
             location=self._config.location,
+            restores=restores_location(self._config),
             client=self._client_config,
             producer_id=plan.producer_id,
             producer_epoch=plan.producer_epoch,
@@ -250,14 +149,21 @@ class RestoreRun:
         rows = spark.run(WriteTask(settings), [msgspec.msgpack.encode(task) for task in tasks], watcher)
         return [msgspec.msgpack.decode(row, type=TaskWritten) for row in rows]
 
-    def _finish(self, opened: OpenRestore, target: RestoreTarget) -> None:
-        for problem in target.unwritten(opened.plan.topics):
+    def _finish(self, opened: OpenRestore, client: KafkaClient, target: RestoreTarget) -> list[str]:
+        """The configs of the source, and the groups' offsets, now that the data is in."""
+        plan = opened.plan
+        for problem in target.unwritten(plan.topics):
             raise QuorateError(f"the restore is not complete: {problem}; run it again")
-        for topic in opened.plan.topics:
-            target.finish(topic, opened.plan.log_append_time)
-        self._ledger.put_done(
-            opened.restore_id, RestoreDone(finished_ms=now_ms(), record_count=opened.plan.record_count)
-        )
+        for topic in plan.topics:
+            target.finish(topic, plan.log_append_time)
+        groups: list[str] = []
+        selection = self._config.restore.consumer_groups
+        if selection is not None:
+            manifest = self._catalog.read(plan.manifest_number)
+            restored = RestoreGroups(self._ledger, opened.restore_id, plan, manifest).apply(client, selection)
+            groups = [group.group for group in restored]
+        self._ledger.put_done(opened.restore_id, RestoreDone(finished_ms=now_ms(), record_count=plan.record_count))
+        return groups
 
 
 def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignment]:
@@ -291,13 +197,6 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
             if target.record_count
         ]
     return found
-
-
-def _refuse(sentences: Iterable[str]) -> None:
-    found = list(sentences)
-    if found:
-        more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
-        raise QuorateError(f"{found[0]}{more}")
 
 
 def _report(

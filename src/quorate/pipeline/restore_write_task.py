@@ -1,41 +1,35 @@
-"""Writes target partitions from the backup, each record once, however often and by however many it is tried.
+"""One task of a restore: target partitions claimed, then written one after the other. Runs in a Spark worker.
 
-Runs in a Spark worker. Every attempt of every run of a restore writes as the same idempotent producer, and gives each
-record its target offset for a sequence. The leader appends a batch only where its sequence follows the last one, so
-what any attempt can add at offset i is record i, or nothing. Where an attempt finds that another was faster, it looks
-where the partition ends now and goes on from there.
+Safe to run twice, also at the same time: ``restore_partition_writer`` says why.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
 
 import msgspec
 
-from quorate.backup.restore_batches import as_produced
-from quorate.backup.storage import ObjectStorage, open_storage
+from quorate.backup.restore_claims import TAKE_OVER_S, PartitionClaim
+from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.client.config import ClientConfig
-from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdentity
+from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName
 from quorate.pipeline.rate_limit import RateLimit
-from quorate.pipeline.restore_stream import PartitionAssignment, batches_from
+from quorate.pipeline.restore_partition_writer import PartitionWriter
+from quorate.pipeline.restore_stream import PartitionAssignment
 from quorate.pipeline.task_runner import Outcome
 
-_SEQUENCE_SPAN = 2**31
-_SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
-# Another attempt may be at work for as long as it makes progress; without any, it waits for nobody.
-_PATIENCE_S = 30.0
-_PAUSE_S = 0.2
+# A writer sends nothing again that is older than this without looking at its claim, and at where the partition ends.
+_BLIND_RETRY_MS = 1_000
 
 
 class WriteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of a run share."""
 
+    restore_id: str
     location: StorageLocation  # Of the backup's own folder.
+    restores: StorageLocation
     client: ClientConfig
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -58,95 +52,48 @@ class WriteTask:
         self._settings = settings
 
     def __call__(self, task: bytes) -> Outcome:
-        settings = self._settings
-        assignments = msgspec.msgpack.decode(task, type=list[PartitionAssignment])
-        storage = open_storage(settings.location)
-        limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
-        identity = ProducerIdentity(settings.producer_id, settings.producer_epoch)
-        records = batch_bytes = 0
-        with KafkaClient(settings.client) as client:
-            _check_topics(client, settings.topic_ids, assignments)
-            producer = client.idempotent_producer(identity)
-            for assignment in assignments:
-                writer = PartitionWriter(client, producer, storage, assignment, on_sent=limit.take)
-                writer.write()
-                records += writer.record_count
-                batch_bytes += writer.batch_bytes
-            written = TaskWritten(
-                record_count=records, batch_bytes=batch_bytes, leaders_followed=client.leaders_followed
+        written = write_partitions(self._settings, msgspec.msgpack.decode(task, type=list[PartitionAssignment]))
+        return Outcome(msgspec.msgpack.encode(written), written.batch_bytes, written.record_count)
+
+
+def write_partitions(settings: WriteSettings, assignments: list[PartitionAssignment]) -> TaskWritten:
+    claims = _claim(settings, assignments)
+    storage = open_storage(settings.location)
+    limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
+    sending = msgspec.structs.replace(settings.client, retry_timeout_ms=_BLIND_RETRY_MS)
+    records = batch_bytes = 0
+    with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
+        _check_topics(client, settings.topic_ids, assignments)
+        producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
+        for assignment, claim in zip(assignments, claims, strict=True):
+            writer = PartitionWriter(
+                client,
+                producer,
+                storage,
+                assignment,
+                claim,
+                on_sent=limit.take,
+                patience_s=settings.client.retry_timeout_ms / 1000,
             )
-        return Outcome(msgspec.msgpack.encode(written), batch_bytes, records)
-
-
-class PartitionWriter:
-    def __init__(
-        self,
-        client: KafkaClient,
-        producer: IdempotentProducer,
-        storage: ObjectStorage,
-        assignment: PartitionAssignment,
-        *,
-        on_sent: Callable[[int], None],
-    ) -> None:
-        self.record_count = 0
-        self.batch_bytes = 0
-        self._client = client
-        self._producer = producer
-        self._storage = storage
-        self._assignment = assignment
-        self._on_sent = on_sent
-        self._name = TopicPartition(assignment.topic, assignment.partition)
-        self._unacknowledged: deque[int] = deque()  # Records of each batch on its way.
-
-    def write(self) -> None:
-        """Return when the target has every record."""
-        total = self._assignment.record_count
-        position = self._end()
-        progress_at = time.monotonic()
-        while position < total:
-            try:
-                position = self._write_from(position)
-            except KafkaError as error:
-                if error.code not in _SEQUENCE_ERRORS:
-                    raise
-                time.sleep(_PAUSE_S)
-                found = self._end()
-                if found != position:
-                    position, progress_at = found, time.monotonic()
-                elif time.monotonic() - progress_at > _PATIENCE_S:
-                    raise self._disturbed(f"it ends at offset {position} and its leader says: {error}") from None
-        if position > total:
-            raise self._disturbed(f"it ends at offset {position}, and the restore has {total} records for it")
-
-    def _write_from(self, position: int) -> int:
-        topic, partition = self._name
-        self._unacknowledged.clear()
-        self._producer.set_next_sequence(topic, partition, position % _SEQUENCE_SPAN)
-        for produced in self._producer.send_all(topic, partition, self._outgoing(position)):
-            if produced.base_offset not in (None, position):
-                raise self._disturbed(f"a batch for offset {position} got offset {produced.base_offset}")
-            count = self._unacknowledged.popleft()
-            position += count
-            self.record_count += count
-        return position
-
-    def _outgoing(self, position: int) -> Iterator[bytearray]:
-        for batch in batches_from(self._storage, self._assignment, position):
-            data = as_produced(batch)
-            self._unacknowledged.append(batch.record_count)
-            self.batch_bytes += len(data)
-            self._on_sent(len(data))
-            yield data
-
-    def _end(self) -> int:
-        offset = self._client.offsets.latest([self._name])[self._name].offset
-        return 0 if offset is None else offset
-
-    def _disturbed(self, detail: str) -> QuorateError:
-        return QuorateError(
-            f"something other than this restore writes to {self._name} ({detail}): stop it, delete the restored "
-            "topics and restore again"
+            writer.write()
+            records += writer.record_count
+            batch_bytes += writer.batch_bytes
+        return TaskWritten(
+            record_count=records,
+            batch_bytes=batch_bytes,
+            leaders_followed=client.leaders_followed + sender.leaders_followed,
         )
+
+
+def _claim(settings: WriteSettings, assignments: list[PartitionAssignment]) -> list[PartitionClaim]:
+    restores = open_storage(settings.restores)
+    claims = [
+        PartitionClaim(restores, settings.restore_id, each.topic, each.partition, now=time.monotonic)
+        for each in assignments
+    ]
+    if not all(claim.is_first for claim in claims):
+        time.sleep(TAKE_OVER_S)
+    return claims
 
 
 def _check_topics(

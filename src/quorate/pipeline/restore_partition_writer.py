@@ -1,0 +1,107 @@
+"""Writes one target partition, each record once, however often and by however many it is tried. Does I/O.
+
+Every attempt of every run of a restore writes as the same idempotent producer, and gives each record its target offset
+for a sequence. The leader appends a batch only where its sequence follows the last one, so what any attempt can add at
+offset i is record i, or nothing. Where an attempt finds that another was faster, or does not know what became of a
+batch, it looks where the partition ends now and goes on from there. ADR 6 has the proof and its limits.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from quorate.backup.restore_batches import as_produced
+from quorate.backup.restore_claims import PartitionClaim
+from quorate.backup.storage import ObjectStorage
+from quorate.client.errors import PartitionUnavailable
+from quorate.client.idempotent_producer import IdempotentProducer
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.pipeline.restore_stream import PartitionAssignment, batches_from
+
+_SEQUENCE_SPAN = 2**31
+_SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+_PAUSE_S = 0.2
+
+
+class PartitionWriter:
+    def __init__(
+        self,
+        client: KafkaClient,
+        producer: IdempotentProducer,
+        storage: ObjectStorage,
+        assignment: PartitionAssignment,
+        claim: PartitionClaim,
+        *,
+        on_sent: Callable[[int], None],
+        patience_s: float,
+    ) -> None:
+        self.record_count = 0
+        self.batch_bytes = 0
+        self._client = client
+        self._producer = producer
+        self._storage = storage
+        self._assignment = assignment
+        self._claim = claim
+        self._on_sent = on_sent
+        self._patience_s = patience_s
+        self._name = TopicPartition(assignment.topic, assignment.partition)
+        self._unacknowledged: deque[int] = deque()  # Records of each batch on its way.
+
+    def write(self) -> None:
+        """Return when the target has every record."""
+        total = self._assignment.record_count
+        position = self._end()
+        progress_at = time.monotonic()
+        while position < total:
+            try:
+                position = self._write_from(position)
+            except (KafkaError, PartitionUnavailable) as error:
+                if isinstance(error, KafkaError) and not (error.retriable or error.code in _SEQUENCE_ERRORS):
+                    raise
+                time.sleep(_PAUSE_S)
+                self._claim.check_now()
+                found = self._end()
+                if found != position:
+                    position, progress_at = found, time.monotonic()
+                elif time.monotonic() - progress_at > self._patience_s:
+                    raise self._stuck(error) from None
+        if position > total:
+            raise self._disturbed(f"it ends at offset {position}, and the restore has {total} records for it")
+
+    def _write_from(self, position: int) -> int:
+        topic, partition = self._name
+        self._unacknowledged.clear()
+        self._producer.set_next_sequence(topic, partition, position % _SEQUENCE_SPAN)
+        for produced in self._producer.send_all(topic, partition, self._outgoing(position)):
+            if produced.base_offset not in (None, position):
+                raise self._disturbed(f"a batch for offset {position} got offset {produced.base_offset}")
+            count = self._unacknowledged.popleft()
+            position += count
+            self.record_count += count
+        return position
+
+    def _outgoing(self, position: int) -> Iterator[bytearray]:
+        for batch in batches_from(self._storage, self._assignment, position):
+            data = as_produced(batch)
+            self._unacknowledged.append(batch.record_count)
+            self.batch_bytes += len(data)
+            self._on_sent(len(data))
+            self._claim.check()
+            yield data
+
+    def _end(self) -> int:
+        offset = self._client.offsets.latest([self._name])[self._name].offset
+        return 0 if offset is None else offset
+
+    def _stuck(self, error: KafkaError | PartitionUnavailable) -> QuorateError:
+        if isinstance(error, KafkaError) and error.code in _SEQUENCE_ERRORS:
+            return self._disturbed(str(error))
+        return QuorateError(f"{self._name} could not be written: {error}; run the restore again when it can")
+
+    def _disturbed(self, detail: str) -> QuorateError:
+        return QuorateError(
+            f"something other than this restore writes to {self._name} ({detail}): stop it, delete the restored "
+            "topics and restore again"
+        )

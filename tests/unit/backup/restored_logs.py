@@ -1,0 +1,111 @@
+"""Partitions as a backup holds them, for the tests of restores: in memory, surveyed, and read back record by record."""
+
+import uuid
+from collections.abc import Sequence
+
+from quorate.backup.manifest import SegmentEntry, segment_entry
+from quorate.backup.restore_batches import RecordRules
+from quorate.backup.restore_survey import PartitionSurvey, Surveyor
+from quorate.backup.segment_reader import SegmentReader
+from quorate.backup.storage import StoredObject
+from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
+from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments, batches_from
+from quorate.records.attributes import Compression, TimestampType
+from quorate.records.builder import build_batch
+from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
+from quorate.records.record import Record, iterate_records
+from tests.unit.backup.batches import TOPIC, write_segment
+from tests.unit.backup.memory_storage import MemoryStorage
+
+MAX_BATCH_BYTES = 1_000_000
+PARTITION = PartitionIndex(0)
+
+
+def data_batch(
+    records: Sequence[Record],
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    is_transactional: bool = False,
+    compression: Compression = Compression.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    last_offset: int | None = None,
+) -> bytes:
+    base_offset = records[0].offset
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        last_offset_delta=None if last_offset is None else last_offset - base_offset,
+        compression=compression,
+        timestamp_type=timestamp_type,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(0 if producer_id >= 0 else -1),
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=is_transactional,
+    )
+
+
+def marker(offset: int, producer_id: int, *, is_commit: bool) -> bytes:
+    return build_end_transaction_marker(
+        EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0),
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(0),
+        timestamp_ms=10**12,
+        base_offset=Offset(offset),
+    )
+
+
+def record(offset: int, timestamp: int = 1_000, key: bytes | None = b"key", value: bytes | None = None) -> Record:
+    return Record(Offset(offset), timestamp, key, b"value-%d" % offset if value is None else value)
+
+
+def rules(**settings: int | None) -> RecordRules:
+    return RecordRules(
+        source_partition=PARTITION,
+        partition_count=settings.get("partition_count"),
+        start_ms=settings.get("start_ms"),
+        end_ms=settings.get("end_ms"),
+        max_batch_bytes=settings.get("max_batch_bytes") or MAX_BATCH_BYTES,
+    )
+
+
+class StoredPartition:
+    """Each list of batches is a segment of its own."""
+
+    def __init__(self, *segments: Sequence[bytes], start_offset: int = 0) -> None:
+        self.storage = MemoryStorage()
+        self.entries: list[SegmentEntry] = []
+        for batches in segments:
+            data, finished = write_segment(batches, start_offset=start_offset)
+            name = f"{uuid.uuid4().hex}.qseg"
+            self.storage.put_if_absent(name, data)
+            self.entries.append(segment_entry(name, finished))
+            start_offset = finished.footer.end_offset
+
+    def survey(self, wanted: RecordRules) -> PartitionSurvey:
+        surveyor = Surveyor(wanted)
+        for index, entry in enumerate(self.entries):
+            reader = SegmentReader(StoredObject(self.storage, entry.name))
+            surveyor.add_segment(index, entry, reader.batches())
+        return surveyor.finish(len(self.entries))
+
+    def restored(self, wanted: RecordRules, position: int = 0, target: PartitionIndex = PARTITION) -> list[Record]:
+        """What is written to the target partition from a position on, numbered as there."""
+        survey = self.survey(wanted)
+        counts = [share.segment_counts for share in survey.shares if share.target == target]
+        source = SourceSegments(
+            rules=wanted,
+            excluded=survey.excluded,
+            segments=self.entries,
+            segment_counts=counts[0] if counts else [0] * len(self.entries),
+        )
+        assignment = PartitionAssignment(topic=TOPIC, partition=target, sources=[source])
+        found: list[Record] = []
+        for batch in batches_from(self.storage, assignment, position):
+            for each in iterate_records(batch.data):
+                offset = Offset(position + len(found))
+                found.append(Record(offset, each.timestamp, each.key, each.value, each.headers))
+        return found
+
+
+def values(records: Sequence[Record]) -> list[bytes | None]:
+    return [each.value for each in records]
