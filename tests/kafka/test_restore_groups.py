@@ -1,6 +1,7 @@
 """Consumer groups of a restore on a real Apache Kafka: committed where nothing is skipped, refused, and undone."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -48,7 +49,7 @@ def test_groups_are_committed_where_they_stood_and_rolled_back(
     restores = Restores(backups, kafka.bootstrap)
     target = f"{name}-back"
 
-    settings = {"topic_mapping": {name: target}, "consumer_groups": {"include": [f"{name}-*"]}}
+    settings: dict[str, Any] = {"topic_mapping": {name: target}, "consumer_groups": {"include": [f"{name}-*"]}}
     report = restores.run_in_process(**settings)
 
     assert sorted(report.groups) == [f"{name}-behind", f"{name}-group"]

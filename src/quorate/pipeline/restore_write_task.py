@@ -22,6 +22,7 @@ from quorate.pipeline.task_runner import Outcome
 
 # A writer sends nothing again that is older than this without looking at its claim, and at where the partition ends.
 _BLIND_RETRY_MS = 1_000
+_CONNECT_TIMEOUT_MS = 2_000
 
 
 class WriteSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,11 @@ def write_partitions(settings: WriteSettings, assignments: list[PartitionAssignm
     claims = _claim(settings, assignments)
     storage = open_storage(settings.location)
     limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
-    sending = msgspec.structs.replace(settings.client, retry_timeout_ms=_BLIND_RETRY_MS)
+    sending = msgspec.structs.replace(
+        settings.client,
+        retry_timeout_ms=_BLIND_RETRY_MS,
+        connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, settings.client.connect_timeout_ms),
+    )
     records = batch_bytes = 0
     with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
         _check_topics(client, settings.topic_ids, assignments)
