@@ -100,7 +100,7 @@ def lead(
     isr: tuple[NodeId, ...] = (LEADER, FOLLOWER),
     replicas: tuple[NodeId, ...] = (LEADER, FOLLOWER, THIRD),
     *,
-    requires_sync: bool = True,
+    config: ReplicationConfig | None = None,
     partition_epoch: int = 1,
 ) -> None:
     partition.lead(
@@ -114,7 +114,7 @@ def lead(
             min_insync_replicas=1,
             now_ms=0,
         ),
-        ReplicationConfig(requires_sync=requires_sync),
+        config or ReplicationConfig(),
     )
 
 
