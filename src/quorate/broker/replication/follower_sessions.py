@@ -159,7 +159,10 @@ class _FollowerSession:
         partition.step(self._fetched(ask, round(self._loop.time() * 1000)))
         if ask.fetch_offset < partition.log.log_end_offset:
             self._news[ask.key] = None
-        elif ask.known_high_watermark < partition.high_watermark:
+        elif (
+            ask.known_high_watermark < partition.high_watermark
+            or ask.known_log_start < partition.log.log_start_offset <= ask.known_high_watermark
+        ):
             self.has_watermark(partition)
 
     def _fetched(self, ask: Ask, now_ms: int) -> FollowerFetched:

@@ -21,6 +21,8 @@ class Ask(msgspec.Struct, frozen=True, array_like=True):
     last_fetched_epoch: int
     #: What the follower knows to be committed: it is told when there is more.
     known_high_watermark: int
+    #: Where its log starts: it is told when records were deleted, or they would be back under its leadership.
+    known_log_start: int
 
     @property
     def key(self) -> PartitionKey:

@@ -129,6 +129,7 @@ class ReplicaFetcher:
                     position.fetch_offset,
                     position.last_fetched_epoch,
                     partition.high_watermark,
+                    partition.log.log_start_offset,
                 )
             )
         return asks

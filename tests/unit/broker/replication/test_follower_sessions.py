@@ -44,7 +44,7 @@ class Asking:
 
 
 def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> Ask:
-    return Ask(TOPIC_ID, index, epoch, offset, last_epoch, known)
+    return Ask(TOPIC_ID, index, epoch, offset, last_epoch, known, 0)
 
 
 def test_a_request_waits_until_there_are_records_and_gets_them_beyond_the_watermark() -> None:
@@ -242,7 +242,7 @@ def test_refusals_name_their_reason_and_concern_their_partition_alone() -> None:
         asking = Asking(world, host)
         lead(asking.replicas.open(0), 2)
         follow(asking.replicas.open(1), 2, FOLLOWER)
-        stranger = Ask(TopicId(UUID(int=9)), 0, 2, 0, -1, 0)
+        stranger = Ask(TopicId(UUID(int=9)), 0, 2, 0, -1, 0, 0)
         request = asking.send(ask(0, epoch=1), ask(0, index=1, epoch=2), stranger, ask(0, epoch=3), session=1)
         codes = [given.error_code for given in (await request).given]
         assert codes == [
@@ -301,5 +301,21 @@ def test_deleted_records_are_told_to_those_who_wait() -> None:
         await turns()
         partition.delete_records_before(partition.high_watermark)
         assert [given.log_start_offset for given in (await request).given] == [1]
+
+    run(scenario)
+
+
+def test_deleted_records_are_told_to_a_follower_that_was_busy_when_they_went() -> None:
+    """It would bring them back as the next leader."""
+
+    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+        asking = Asking(world, host)
+        partition = asking.replicas.open()
+        lead(partition, 1, isr=(LEADER,))
+        write(partition, b"x")
+        await world.sleep(0.01)
+        partition.delete_records_before(partition.high_watermark)
+        answer = await asking.send(ask(1, last_epoch=1, known=1))
+        assert [given.log_start_offset for given in answer.given] == [1]
 
     run(scenario)

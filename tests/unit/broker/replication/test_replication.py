@@ -64,7 +64,7 @@ async def _nobody_answers(node_id: NodeId, payload: bytes, timeout_ms: float) ->
 
 
 def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> Ask:
-    return Ask(TOPIC_ID, 0, epoch, offset, last_epoch, 0)
+    return Ask(TOPIC_ID, 0, epoch, offset, last_epoch, 0, 0)
 
 
 def with_leader(scenario: Callable[[LeaderNode, World], Awaitable[None]]) -> None:
