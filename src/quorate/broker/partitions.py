@@ -20,7 +20,7 @@ from quorate.metadata.effective_configs import BrokerView, topic_values
 from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPartition
 from quorate.replication.leader import LeaderStart
 from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
-from quorate.storage.checkpoints import read_topic_id, write_topic_id
+from quorate.storage.checkpoints import read_topic_id
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class Partitions:
             settings = partition_settings(self._image, self._view, identity.topic)
             log = PartitionLog.open(self._disk, directory, settings.log)
             if read_topic_id(self._disk, directory) is None:
-                write_topic_id(self._disk, directory, identity.topic_id)
+                log.store_topic_id(identity.topic_id)
         except (OSError, KafkaError) as error:
             logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
             return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))

@@ -57,21 +57,27 @@ def write_epochs(disk: Disk, path: str, epochs: Sequence[EpochStart]) -> None:
 
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    path = f"{directory}/{PARTITION_METADATA}"
-    lines = _read_lines(disk, path)
-    if lines is None:
-        return None
+    """None where there is no such file, or none that can be read: then a power cut came before it was synced."""
     try:
-        fields = dict(line.split(": ", 1) for line in lines)
+        lines = _read_lines(disk, f"{directory}/{PARTITION_METADATA}")
+        fields = dict(line.split(": ", 1) for line in lines or ())
         _require_version(fields["version"])
         return TopicId(UUID(bytes=urlsafe_b64decode(fields["topic_id"] + "==")))
-    except (ValueError, KeyError) as error:
-        raise _damaged(path) from error
+    except (ValueError, KeyError, KafkaError):
+        return None
 
 
-def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> None:
-    encoded = urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    disk.replace(f"{directory}/{PARTITION_METADATA}", f"version: {_VERSION}\ntopic_id: {encoded}".encode())
+def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> str:
+    """Write the file, which is not durable before it is synced; returns its path."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        encoded = urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+        file.append([f"version: {_VERSION}\ntopic_id: {encoded}".encode()])
+    finally:
+        file.close()
+    return path
 
 
 def _read_lines(disk: Disk, path: str) -> list[str] | None:

@@ -1,8 +1,9 @@
 """What of a log is known to be on the disk for good, and the files that say so.
 
 The loop's thread appends, rolls and truncates; worker threads, one at a time, run ``sync``. Shared between them:
-``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock), ``_sealed`` (the loop appends at
-its end, ``sync`` removes from its start) and ``_epochs``, ``_directory_is_dirty`` (set by the loop, taken by ``sync``).
+``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock), ``_sealed`` and
+``_written_paths`` (the loop adds, ``sync`` removes) and ``_epochs``, ``_directory_is_dirty`` (set by the loop, taken by
+``sync``).
 ``sync`` looks at the end of the log before it starts and publishes it when it is done.
 
 Two rules carry recovery: a file below the recovery point is synced with its indexes before the recovery point says so,
@@ -51,6 +52,7 @@ class Durability:
         "_one_at_a_time",
         "_parent_is_dirty",
         "_sealed",
+        "_written_paths",
         "recovery_point",
         "synced_end_offset",
     )
@@ -67,6 +69,7 @@ class Durability:
         self._lowered_to: Offset | None = None  # The lowest truncation since the running sync began.
         self._sealed: list[SealedSegment] = []
         self._epochs: Sequence[EpochStart] | None = None
+        self._written_paths: list[str] = []  # Small files that the next sync makes durable.
         self._directory_is_dirty = is_new
         self._parent_is_dirty = is_new
 
@@ -77,6 +80,11 @@ class Durability:
             self._parent_is_dirty = False
 
     def note_file_created(self) -> None:
+        self._directory_is_dirty = True
+
+    def note_written(self, path: str) -> None:
+        """A small file beside the log was written: the next sync covers it too."""
+        self._written_paths.append(path)
         self._directory_is_dirty = True
 
     def note_sealed(self, sealed: SealedSegment) -> None:
@@ -134,6 +142,11 @@ class Durability:
                 file.sync()
         if active is not None:
             active.sync()
+        while self._written_paths:
+            file = self._disk.open(self._written_paths[-1])
+            file.sync()
+            file.close()
+            self._written_paths.pop()
         if self._directory_is_dirty:
             self._directory_is_dirty = False
             self._disk.sync_directory(self._directory)

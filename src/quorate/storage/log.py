@@ -6,10 +6,10 @@ for it. Time comes in as an argument.
 """
 
 from quorate.kernel.disk import Buffer, Disk
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.storage import appending, cleaner, reading, retention, timestamps, truncation
 from quorate.storage.appending import AppendInfo
-from quorate.storage.checkpoints import EpochStart
+from quorate.storage.checkpoints import EpochStart, write_topic_id
 from quorate.storage.cleaner import CleanedLog, CleaningPlan
 from quorate.storage.closing import close, delete
 from quorate.storage.config import LogConfig
@@ -119,6 +119,11 @@ class PartitionLog:
             state.durability.sync(state.tail)
         except OSError as error:
             raise state.fail(error) from error
+
+    def store_topic_id(self, topic_id: TopicId) -> None:
+        """Say beside the log whose it is; durable with the next sync, before anything in it is."""
+        state = self._state
+        state.durability.note_written(write_topic_id(state.disk, state.directory, topic_id))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record at or after the time."""

@@ -45,11 +45,18 @@ def test_the_topic_id_is_kept_in_the_format_of_kafka(disk: SimulatedDisk) -> Non
 def test_a_damaged_checkpoint_is_named_and_not_guessed_at(disk: SimulatedDisk, content: bytes) -> None:
     disk.replace("/data/offset", content)
     disk.replace("/data/epochs", content + b" ")
-    disk.replace("/data/partition.metadata", content)
 
     with pytest.raises(KafkaError, match="/data/offset is damaged"):
         checkpoints.read_offset(disk, "/data/offset")
     with pytest.raises(KafkaError, match="damaged"):
         checkpoints.read_epochs(disk, "/data/epochs")
-    with pytest.raises(KafkaError, match="damaged"):
-        checkpoints.read_topic_id(disk, "/data")
+
+
+@pytest.mark.parametrize("content", [b"", b"version: 0\n", b"version: 0\ntopic_id: 9HrB", b"\0" * 40, b"\xff\xfe"])
+def test_a_topic_id_that_a_power_cut_left_in_pieces_counts_as_none(disk: SimulatedDisk, content: bytes) -> None:
+    disk.replace("/data/partition.metadata", content)
+
+    assert checkpoints.read_topic_id(disk, "/data") is None
+
+    checkpoints.write_topic_id(disk, "/data", TOPIC_ID)
+    assert checkpoints.read_topic_id(disk, "/data") == TOPIC_ID

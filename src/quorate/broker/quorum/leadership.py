@@ -8,6 +8,8 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, assert_never
 
+import msgspec
+
 from quorate.broker.quorum import leader_requests as q
 from quorate.broker.quorum.active_controller import ActiveController
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
@@ -36,6 +38,13 @@ class Neighbours(Protocol):
     def is_refusing(self, node_id: NodeId) -> bool:
         """Whether no process listens where the node used to."""
         ...
+
+
+class Predecessor(msgspec.Struct, frozen=True):
+    """The quorum leader before this one, and when it was last heard, by the loop's clock."""
+
+    node_id: NodeId
+    last_heard_ms: int
 
 
 class Leadership:
@@ -69,8 +78,12 @@ class Leadership:
         """The leadership that this node holds; None while it does not."""
         return None if self._active is None else self._active.leadership
 
-    def begin(self, leadership: QuorumLeader) -> None:
-        """Take over the cluster as the image shows it."""
+    def begin(self, leadership: QuorumLeader, predecessor: Predecessor | None = None) -> None:
+        """Take over the cluster as the image shows it.
+
+        Everybody has a whole session to find the new leader, except for its predecessor: that one has been silent
+        since before the election.
+        """
         self.end()
         logger.info("controller active node=%s term=%s", self._node_id, leadership.term)
         driver = self._driver
@@ -86,6 +99,8 @@ class Leadership:
         if not image.cluster_id:
             self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
         self._sessions.begin(image.brokers, self._now_ms())
+        if predecessor is not None and predecessor.node_id in image.brokers:
+            self._sessions.heard(predecessor.node_id, predecessor.last_heard_ms)
         for broker in image.live_brokers:  # One that is fenced may just be coming back.
             if self._neighbours is not None and self._neighbours.is_refusing(broker.node_id):
                 self.broker_gone(broker.node_id)

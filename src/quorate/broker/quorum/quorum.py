@@ -16,7 +16,7 @@ from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
 from quorate.broker.quorum.leader_requests import Join, LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
-from quorate.broker.quorum.leadership import Leadership
+from quorate.broker.quorum.leadership import Leadership, Predecessor
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.broker.quorum.raft_storage import RaftStorage
@@ -81,6 +81,8 @@ class Quorum:
         self._store = store
         self._introduced: dict[NodeId, Address] = {}
         self._replication: ReplicaServer | None = None
+        #: Whoever led last, as long as this node has not led since.
+        self._predecessor: Predecessor | None = None
         self._joining: asyncio.Task[None] | None = None
         loop, random = environment.loop, environment.random
         self.peers: Peers | None = None
@@ -164,6 +166,7 @@ class Quorum:
         except msgspec.MsgspecError as error:
             logger.warning("message from a peer not understood node=%s peer=%s error=%s", self._id, sender, error)
             return
+        self._note_predecessor(sender)
         self.driver.message_received(message)
 
     def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:
@@ -249,11 +252,22 @@ class Quorum:
     def _state_changed(self, state: QuorumState) -> None:
         if state.can_decide:
             assert state.leader is not None
-            self._leadership.begin(state.leader)
+            self._leadership.begin(state.leader, self._predecessor)
+            self._predecessor = None
             self.balance.look_soon()
         else:
             self._leadership.end()
         self.leader_calls.leader_changed()
+
+    def _note_predecessor(self, sender: NodeId) -> None:
+        """Whatever the leader says shows that it lives, also what it says after it has lost the quorum."""
+        leader, predecessor = self.leader, self._predecessor
+        if leader is not None:
+            is_meant = sender == leader.node_id
+        else:
+            is_meant = predecessor is not None and sender == predecessor.node_id
+        if is_meant:
+            self._predecessor = Predecessor(sender, round(self._environment.loop.time() * 1000))
 
     def _is_live(self, node_id: NodeId) -> bool:
         return self._store.image.is_live(node_id)
