@@ -11,9 +11,9 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from quorate.broker.config import Durability, NodeConfig
-from quorate.kernel.address import Address
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
+from quorate.kernel.address import Address
 from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NodeId
 from quorate.protocol.frames import decode_response, encode_request
