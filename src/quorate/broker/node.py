@@ -167,6 +167,7 @@ class Node:
             find_led=self.partitions.led_by_key,
             call=self.quorum.call_replica,
             first_session=self.random.randrange(1 << 48),
+            on_failure=self.fail,
         )
 
     def _make_housekeeping(self) -> Housekeeping:

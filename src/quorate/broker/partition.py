@@ -77,6 +77,10 @@ class ReplicationPort(Protocol):
         """What was fetched is durable: more may be asked for."""
         ...
 
+    def lost_its_disk(self, partition: "Partition", failure: KafkaError) -> None:
+        """Nobody knows what the disk holds of this replica, while others have it."""
+        ...
+
 
 class Taken(enum.Enum):
     """What became of a leader's answer."""
@@ -364,9 +368,12 @@ class Partition:
 
     def sync_failed(self, error: Exception) -> None:
         """After a failed sync nobody knows what the disk holds: the replica stops until the node is restarted."""
-        self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} could not be synced: {error}"))
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} could not be synced: {error}")
+        self._fail(failure)
         if self._after_retirement is not None:
             self._after_retirement()
+        elif self.following is not None or (self.leading is not None and len(self.leading.isr) > 1):
+            self._replication.lost_its_disk(self, failure)
 
     def _fail(self, failure: KafkaError) -> None:
         if self.failure is not None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
 from quorate.broker.replication.follower_sessions import FindPartition, FollowerSessions
 from quorate.broker.replication.isr_proposals import IsrProposals
 from quorate.broker.replication.replica_fetcher import Call, ReplicaFetcher
+from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.replication.leader import ReplicationConfig
 from quorate.replication.leader_events import ProposeIsr, TimePassed
@@ -29,8 +31,10 @@ class Replication:
         find_led: FindPartition,
         call: Call,
         first_session: int,
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self.config = config
+        self._on_failure = on_failure
         self._loop = loop
         self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop)
         self._followers = FollowerSessions(loop, find_led)
@@ -56,6 +60,11 @@ class Replication:
 
     def synced_as_follower(self, partition: Partition) -> None:
         self._fetcher.synced(partition)
+
+    def lost_its_disk(self, partition: Partition, failure: KafkaError) -> None:
+        """End the node: as long as it runs, nobody else leads what it cannot serve."""
+        logger.error("replica lost partition=%s error=%s", partition, failure)
+        self._on_failure(failure)
 
     def is_unsettled(self, partition: Partition) -> None:
         """Somebody may be behind: look again until nobody is."""

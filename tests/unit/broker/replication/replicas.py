@@ -61,6 +61,9 @@ class FakePort:
     def synced_as_follower(self, partition: Partition) -> None:
         self.synced(partition)
 
+    def lost_its_disk(self, partition: Partition, failure: KafkaError) -> None:
+        raise AssertionError(f"{partition} lost its disk: {failure}")
+
 
 class Replicas:
     """The partitions of one node, and what they do to it."""

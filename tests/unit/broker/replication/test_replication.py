@@ -35,6 +35,8 @@ class LeaderNode:
         self._loop = host.loop
         self.replicas = Replicas(host)
         self.store = HandStore(host.loop)
+        self.disk = host.disk
+        self.failures: list[Exception] = []
         self.replication = Replication(
             LEADER,
             BROKER_EPOCHS[LEADER],
@@ -44,6 +46,7 @@ class LeaderNode:
             find_led=self.replicas.find_led,
             call=_nobody_answers,
             first_session=0,
+            on_failure=self.failures.append,
         )
         self.replicas.port = self.replication  # type: ignore[assignment]
 
@@ -142,5 +145,29 @@ def test_a_leader_that_is_elected_again_starts_without_what_it_was_asked_before(
         node.lead(LEADER, epoch=3)
         answer = decode_answer(await waiting)
         assert [given.error_code for given in answer.given] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    with_leader(scenario)
+
+
+def test_a_leader_whose_disk_fails_ends_its_node_so_that_another_takes_over() -> None:
+    async def scenario(node: LeaderNode, world: World) -> None:
+        partition = node.lead(LEADER, FOLLOWER)
+        node.disk.syncs_fail = True
+        write(partition, b"x")
+        await world.sleep(0.01)
+        assert partition.failure is not None
+        assert node.failures == [partition.failure]
+
+    with_leader(scenario)
+
+
+def test_a_leader_whose_disk_fails_and_whom_nobody_can_replace_leaves_its_node_to_the_other_partitions() -> None:
+    async def scenario(node: LeaderNode, world: World) -> None:
+        partition = node.lead(LEADER)
+        node.disk.syncs_fail = True
+        write(partition, b"x")
+        await world.sleep(0.01)
+        assert partition.failure is not None
+        assert node.failures == []
 
     with_leader(scenario)
