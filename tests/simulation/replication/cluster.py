@@ -43,7 +43,8 @@ class ReplicatedCluster:
             if not host.is_alive:
                 host.boot()
             try:
-                self.nodes[node_id] = await host.run(start(host, self._config(node_id)))
+                node = self.nodes[node_id] = await host.run(start(host, self._config(node_id)))
+                host.spawn(self._end_when_failed(node_id, node))
             except HostDied:
                 continue
             except OSError:  # Its disk is full.
@@ -51,6 +52,15 @@ class ReplicatedCluster:
                 await self.world.sleep(0.5)
                 continue
             return
+
+    async def _end_when_failed(self, node_id: NodeId, node: Node) -> None:
+        """As the process of a node does."""
+        await node.failed.wait()
+        self.world.scenario.call_soon(self._end, node_id, node)
+
+    def _end(self, node_id: NodeId, node: Node) -> None:
+        if self.nodes.get(node_id) is node:
+            self.kill(node_id)
 
     def kill(self, node_id: NodeId) -> None:
         self.nodes.pop(node_id, None)

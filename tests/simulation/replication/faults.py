@@ -35,6 +35,7 @@ class Faults:
             self._sick_link,
             self._slow_disk,
             self._fill_disk,
+            self._failing_syncs,
         ]
         if self._cluster.durability is Durability.FSYNC:
             # What was never synced may be lost with one machine; these take several.
@@ -129,6 +130,16 @@ class Faults:
             free_bytes, disk.free_bytes = disk.free_bytes, self._random.randrange(3_000)
             await self._wait()
             disk.free_bytes = free_bytes
+            await self._restart(node_id, self._cluster.kill)
+
+    async def _failing_syncs(self) -> None:
+        """The node ends itself where it notices; somebody puts the disk right and starts it again."""
+        node_id = self._claim_leader()
+        if node_id is not None:
+            disk = self._cluster.hosts[node_id].disk
+            disk.syncs_fail = True
+            await self._wait()
+            disk.syncs_fail = False
             await self._restart(node_id, self._cluster.kill)
 
     async def _restart(self, node_id: NodeId | None, end: Callable[[NodeId], None]) -> None:
