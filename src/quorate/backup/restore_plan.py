@@ -6,7 +6,7 @@ import msgspec
 
 from quorate.backup.restore_batches import Span
 from quorate.backup.restore_survey import PartitionSurvey
-from quorate.backup.restore_topics import SelectedTopic
+from quorate.backup.restore_topics import SelectedTopic, lost_offsets, missing_partitions
 from quorate.backup.restore_transactions import ExcludedTransaction
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicName
 
@@ -47,6 +47,7 @@ class TargetTopic(msgspec.Struct, frozen=True, kw_only=True):
     configs: dict[str, str]
     batch_bytes: int
     lost_offsets: int
+    missing_partitions: int
     unfinished_transactions: int
     partitions: list[TargetPartition]
 
@@ -79,9 +80,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(topic.batch_bytes for topic in self.topics)
 
 
-def plan_topic(
-    topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batch_bytes: int, lost_offsets: int
-) -> TargetTopic:
+def plan_topic(topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batch_bytes: int) -> TargetTopic:
     surveys = sorted(surveys, key=lambda survey: survey.partition)
     sources: dict[PartitionIndex, list[SourceShare]] = {}
     for survey in surveys:
@@ -100,7 +99,8 @@ def plan_topic(
         max_batch_bytes=max_batch_bytes,
         configs=topic.configs,
         batch_bytes=sum(survey.batch_bytes for survey in surveys),
-        lost_offsets=lost_offsets,
+        lost_offsets=lost_offsets(topic),
+        missing_partitions=missing_partitions(topic),
         unfinished_transactions=sum(survey.unfinished_transactions for survey in surveys),
         partitions=[
             TargetPartition(partition=PartitionIndex(index), sources=sources.get(PartitionIndex(index), []))

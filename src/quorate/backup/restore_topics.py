@@ -37,9 +37,18 @@ def select_topics(manifest: Manifest, restore: RestoreSection) -> list[SelectedT
 
 
 def lost_offsets(topic: SelectedTopic) -> int:
-    """How many offsets the backup could not capture."""
-    gaps = [gap for partition in topic.partitions for gap in partition.gaps if gap.reason is not GapReason.EMPTY]
-    return sum(gap.end_offset - gap.start_offset for gap in gaps)
+    """How many offsets were there when the backup ran, and are not in it."""
+    lost = 0
+    for partition in topic.partitions:
+        gaps = [gap for gap in partition.gaps if gap.reason is not GapReason.EMPTY]
+        lost += sum(gap.end_offset - gap.start_offset for gap in gaps)
+        lost += max(0, partition.captured_end_offset - partition.end_offset)
+    return lost
+
+
+def missing_partitions(topic: SelectedTopic) -> int:
+    """Partitions of the source that the backup never reached."""
+    return topic.source.partition_count - len(topic.source.partitions)
 
 
 def _names_asked_for(restore: RestoreSection) -> Iterator[tuple[str, str]]:

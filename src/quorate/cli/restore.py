@@ -99,12 +99,13 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
     for topic in report.topics:
         renamed = "" if topic.source == topic.name else f" as {topic.name}"
         notes = "".join(
-            (
-                f", {topic.lost_offsets:,} offsets were not captured" if topic.lost_offsets else "",
-                f", {topic.unfinished_transactions} unfinished transactions left out"
-                if topic.unfinished_transactions
-                else "",
+            f", {count:,} {what}"
+            for count, what in (
+                (topic.missing_partitions, "partitions are not in the backup"),
+                (topic.lost_offsets, "offsets were not captured"),
+                (topic.unfinished_transactions, "unfinished transactions are left out"),
             )
+            if count
         )
         print(
             f"{topic.source}{renamed}: {topic.partition_count} partitions, {topic.record_count:,} records, "

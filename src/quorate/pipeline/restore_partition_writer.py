@@ -9,9 +9,9 @@ batch, it looks where the partition ends now and goes on from there. ADR 6 has t
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from quorate.backup.restore_batches import as_produced
-from quorate.backup.restore_claims import PartitionClaim
 from quorate.backup.storage import ObjectStorage
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.idempotent_producer import IdempotentProducer
@@ -19,10 +19,19 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.pipeline.restore_stream import PartitionAssignment, batches_from
+from quorate.records.batch import BatchHeader
 
 _SEQUENCE_SPAN = 2**31
 _SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _PAUSE_S = 0.2
+
+
+class Claim(Protocol):
+    """Raises when another attempt has taken over."""
+
+    def check(self) -> None: ...
+
+    def check_now(self) -> None: ...
 
 
 class PartitionWriter:
@@ -32,7 +41,7 @@ class PartitionWriter:
         producer: IdempotentProducer,
         storage: ObjectStorage,
         assignment: PartitionAssignment,
-        claim: PartitionClaim,
+        claim: Claim,
         *,
         on_sent: Callable[[int], None],
         patience_s: float,
@@ -92,8 +101,28 @@ class PartitionWriter:
             yield data
 
     def _end(self) -> int:
-        offset = self._client.offsets.latest([self._name])[self._name].offset
-        return 0 if offset is None else offset
+        """How many records the target has. Its last batch says whether all of them are the restore's.
+
+        An own batch stands at the offset that is its sequence only where nothing foreign, and nothing twice, stands
+        before it. Without this look, an attempt that begins behind a foreign record would leave out one of its own.
+        """
+        end = self._client.offsets.latest([self._name])[self._name].offset or 0
+        if end:
+            header = self._last_header(end)
+            if header is None or header.producer_id != self._producer.identity.producer_id:
+                raise self._disturbed(f"its record at offset {end - 1} is not of this restore")
+            if header.last_sequence != (end - 1) % _SEQUENCE_SPAN:
+                raise self._disturbed(f"its record at offset {end - 1} has sequence {header.last_sequence}")
+        return end
+
+    def _last_header(self, end: int) -> BatchHeader | None:
+        topic, partition = self._name
+        headers = [
+            batch.header
+            for piece in self._client.fetch_range(topic, partition, end - 1, end, max_bytes=1)
+            for batch in piece.batches
+        ]
+        return headers[-1] if headers else None
 
     def _stuck(self, error: KafkaError | PartitionUnavailable) -> QuorateError:
         if isinstance(error, KafkaError) and error.code in _SEQUENCE_ERRORS:

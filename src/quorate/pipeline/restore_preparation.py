@@ -14,7 +14,7 @@ from quorate.backup.restore_checks import group_refusals, replication_refusal, s
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_plan import RestorePlan, plan_topic
 from quorate.backup.restore_survey import PartitionSurvey
-from quorate.backup.restore_topics import SelectedTopic, lost_offsets, select_topics
+from quorate.backup.restore_topics import SelectedTopic, select_topics
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicName
 from quorate.pipeline.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
@@ -67,7 +67,6 @@ class RestorePreparation:
                     topic,
                     surveys.get(topic.source.name, []),
                     max_batch_bytes=limits[topic.target],
-                    lost_offsets=lost_offsets(topic),
                 )
                 for topic in topics
             ],

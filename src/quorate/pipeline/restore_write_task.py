@@ -50,10 +50,10 @@ class WriteTask:
     """The work of a job: called with the encoded assignments of one task."""
 
     def __init__(self, settings: WriteSettings) -> None:
-        self._settings = settings
+        self.settings = settings
 
     def __call__(self, task: bytes) -> Outcome:
-        written = write_partitions(self._settings, msgspec.msgpack.decode(task, type=list[PartitionAssignment]))
+        written = write_partitions(self.settings, msgspec.msgpack.decode(task, type=list[PartitionAssignment]))
         return Outcome(msgspec.msgpack.encode(written), written.batch_bytes, written.record_count)
 
 

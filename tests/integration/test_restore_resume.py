@@ -1,0 +1,165 @@
+"""Restores that stop half-way and go on, start over, or are disturbed: in this process, into a Quorate node."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from quorate.backup.storage import open_storage
+from quorate.client.idempotent_producer import ProducerIdentity
+from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.errors import QuorateError
+from quorate.pipeline.restore_partition_writer import PartitionWriter
+from quorate.pipeline.restore_stream import PartitionAssignment
+from quorate.pipeline.restore_write_task import WriteTask
+from quorate.pipeline.spark_driver import JobWatcher
+from quorate.pipeline.task_runner import Work
+from tests.backup_commands import Backups, create_topics, produce
+from tests.peers.quorate_node import QuorateNode
+from tests.restore_commands import Restores, all_records, client_of, without_offsets
+from tests.spark_session import InThisProcess, run_in_process
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.timeout(120)
+
+RECORDS = 3000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
+    with QuorateNode.start(tmp_path_factory.mktemp("node"), settings={"durability": "os"}) as node:
+        for topic in ("orders", "payments"):
+            create_topics(node.bootstrap, NewTopic(topic, 1))
+            produce(node.bootstrap, topic, RECORDS, settings={"batch.num.messages": 10})
+        yield node
+
+
+@pytest.fixture(scope="module")
+def client(node: QuorateNode) -> Iterator[KafkaClient]:
+    with client_of(node.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def restores(node: QuorateNode, tmp_path: Path) -> Restores:
+    backups = Backups(tmp_path, node.bootstrap)
+    config = backups.write_config(topics={"include": ["orders", "payments"]})
+    assert run_in_process(backups, config, InThisProcess) is not None
+    return Restores(backups, node.bootstrap)
+
+
+class StopsBeforeWriting(InThisProcess):
+    """The survey runs, and the first write fails."""
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        if isinstance(work, WriteTask):
+            raise QuorateError("the power went out")
+        return super().run(work, tasks, watcher)
+
+
+class AlwaysMine:
+    """A claim that is never lost: as if the older attempt did not notice the newer one."""
+
+    def check(self) -> None:
+        pass
+
+    def check_now(self) -> None:
+        pass
+
+
+class WritesEverythingThreeTimesAtOnce(InThisProcess):
+    """Attempts that know nothing of each other write the same partitions at the same time."""
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        if isinstance(work, WriteTask):
+            beginning = threading.Barrier(3)
+            threads = [threading.Thread(target=self._write, args=(work, tasks, beginning)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        return super().run(work, tasks, watcher)
+
+    @staticmethod
+    def _write(work: WriteTask, tasks: Sequence[bytes], beginning: threading.Barrier) -> None:
+        settings = work.settings
+        storage = open_storage(settings.location)
+        with KafkaClient(settings.client) as client:
+            producer = client.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
+            beginning.wait()
+            for task in tasks:
+                for assignment in msgspec.msgpack.decode(task, type=list[PartitionAssignment]):
+                    PartitionWriter(
+                        client,
+                        producer,
+                        storage,
+                        assignment,
+                        AlwaysMine(),
+                        on_sent=lambda size_bytes: None,
+                        patience_s=30,
+                    ).write()
+
+
+def names(suffix: str) -> dict[str, str]:
+    return {"orders": f"orders-{suffix}", "payments": f"payments-{suffix}"}
+
+
+def assert_equal(client: KafkaClient, suffix: str) -> None:
+    for source, target in names(suffix).items():
+        expected = without_offsets(all_records(client, source, 0))
+        assert len(expected) == RECORDS
+        assert without_offsets(all_records(client, target, 0)) == expected
+
+
+def test_attempts_that_write_at_the_same_time_are_kept_apart_by_their_sequences(
+    restores: Restores, client: KafkaClient
+) -> None:
+    restores.run_in_process(WritesEverythingThreeTimesAtOnce, topic_mapping=names("thrice"))
+
+    assert_equal(client, "thrice")
+
+
+def test_stopped_restore_goes_on_with_its_own_plan(restores: Restores, client: KafkaClient) -> None:
+    with pytest.raises(QuorateError, match="the power went out"):
+        restores.run_in_process(StopsBeforeWriting, topic_mapping=names("resumed"))
+
+    report = restores.run_in_process(topic_mapping=names("resumed"))
+
+    assert (report.is_resumed, report.written_records) == (True, 2 * RECORDS)
+    assert_equal(client, "resumed")
+
+
+def test_restore_whose_topics_were_all_deleted_starts_over(restores: Restores, client: KafkaClient) -> None:
+    with pytest.raises(QuorateError):
+        restores.run_in_process(StopsBeforeWriting, topic_mapping=names("anew"))
+    client.topics.delete(names("anew").values())
+
+    report = restores.run_in_process(topic_mapping=names("anew"))
+
+    assert not report.is_resumed
+    assert report.restore_id is not None
+    assert report.restore_id.endswith("-2")
+    assert_equal(client, "anew")
+
+
+def test_restore_of_which_one_topic_was_deleted_says_what_to_do(restores: Restores, client: KafkaClient) -> None:
+    with pytest.raises(QuorateError):
+        restores.run_in_process(StopsBeforeWriting, topic_mapping=names("half"))
+    client.topics.delete(["orders-half"])
+
+    with pytest.raises(QuorateError, match=r"orders-half of the unfinished restore .* delete payments-half"):
+        restores.run_in_process(topic_mapping=names("half"))
+
+
+def test_foreign_record_in_a_target_topic_ends_the_restore(
+    restores: Restores, client: KafkaClient, node: QuorateNode
+) -> None:
+    with pytest.raises(QuorateError):
+        restores.run_in_process(StopsBeforeWriting, topic_mapping=names("mixed"))
+    produce(node.bootstrap, "orders-mixed", 1)
+
+    with pytest.raises(QuorateError, match="something other than this restore writes to orders-mixed-0"):
+        restores.run_in_process(topic_mapping=names("mixed"), deadline_ms=1000)
