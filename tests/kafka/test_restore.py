@@ -119,7 +119,7 @@ def test_round_trip_of_everything_a_record_can_have_through_kafka_and_into_quora
     assert topic_configs(client, f"{name}-back") == topic_configs(client, name)
 
 
-def test_log_append_time_is_restored_as_it_was(
+def test_log_append_time_is_restored_as_it_was_or_new_as_asked(
     kafka: SecuredKafka, client: KafkaClient, backups: Backups, name: str
 ) -> None:
     create(client, name, message_timestamp_type="LogAppendTime")
@@ -132,6 +132,11 @@ def test_log_append_time_is_restored_as_it_was(
     restored = [each[3] for each in consumed(kafka.bootstrap, f"{name}-back", 0)]
     assert [each[1] for each in restored] == [each[1] for each in times]  # type: ignore[index]
     assert topic_configs(client, f"{name}-back")["message.timestamp.type"] == "LogAppendTime"
+
+    Restores(backups, kafka.bootstrap).run_in_process(topic_mapping={name: f"{name}-new"}, log_append_time="new")
+
+    latest = max(each[1] for each in times)  # type: ignore[index]
+    assert all(each[3][1] > latest for each in consumed(kafka.bootstrap, f"{name}-new", 0))  # type: ignore[index]
 
 
 def test_record_larger_than_the_target_takes_is_refused_before_anything_is_written(

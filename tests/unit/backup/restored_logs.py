@@ -7,7 +7,7 @@ from quorate.backup.manifest import SegmentEntry, segment_entry
 from quorate.backup.restore_batches import RecordRules
 from quorate.backup.restore_survey import PartitionSurvey, Surveyor
 from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.storage import StoredObject
+from quorate.backup.storage import ObjectStorage, StoredObject
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
 from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments, batches_from
 from quorate.records.attributes import Compression, TimestampType
@@ -71,8 +71,8 @@ def rules(**settings: int | None) -> RecordRules:
 class StoredPartition:
     """Each list of batches is a segment of its own."""
 
-    def __init__(self, *segments: Sequence[bytes], start_offset: int = 0) -> None:
-        self.storage = MemoryStorage()
+    def __init__(self, *segments: Sequence[bytes], start_offset: int = 0, storage: MemoryStorage | None = None) -> None:
+        self.storage = storage or MemoryStorage()
         self.entries: list[SegmentEntry] = []
         for batches in segments:
             data, finished = write_segment(batches, start_offset=start_offset)
@@ -88,23 +88,31 @@ class StoredPartition:
             surveyor.add_segment(index, entry, reader.batches())
         return surveyor.finish(len(self.entries))
 
-    def restored(self, wanted: RecordRules, position: int = 0, target: PartitionIndex = PARTITION) -> list[Record]:
-        """What is written to the target partition from a position on, numbered as there."""
+    def source(self, wanted: RecordRules, target: PartitionIndex = PARTITION) -> SourceSegments:
         survey = self.survey(wanted)
         counts = [share.segment_counts for share in survey.shares if share.target == target]
-        source = SourceSegments(
+        return SourceSegments(
             rules=wanted,
             excluded=survey.excluded,
             segments=self.entries,
             segment_counts=counts[0] if counts else [0] * len(self.entries),
         )
-        assignment = PartitionAssignment(topic=TOPIC, partition=target, sources=[source])
-        found: list[Record] = []
-        for batch in batches_from(self.storage, assignment, position):
-            for each in iterate_records(batch.data):
-                offset = Offset(position + len(found))
-                found.append(Record(offset, each.timestamp, each.key, each.value, each.headers))
-        return found
+
+    def restored(self, wanted: RecordRules, position: int = 0, target: PartitionIndex = PARTITION) -> list[Record]:
+        """What is written to the target partition from a position on, numbered as there."""
+        return written(self.storage, [self.source(wanted, target)], position, target)
+
+
+def written(
+    storage: ObjectStorage, sources: list[SourceSegments], position: int, target: PartitionIndex = PARTITION
+) -> list[Record]:
+    assignment = PartitionAssignment(topic=TOPIC, partition=target, sources=sources)
+    found: list[Record] = []
+    for batch in batches_from(storage, assignment, position):
+        for each in iterate_records(batch.data):
+            offset = Offset(position + len(found))
+            found.append(Record(offset, each.timestamp, each.key, each.value, each.headers))
+    return found
 
 
 def values(records: Sequence[Record]) -> list[bytes | None]:

@@ -12,7 +12,7 @@ from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import HEADER_SIZE_BYTES, read_header
 from quorate.records.record import Record, iterate_records
 from tests.unit.backup.batches import summary_of
-from tests.unit.backup.restored_logs import StoredPartition, data_batch, marker, record, rules, values
+from tests.unit.backup.restored_logs import StoredPartition, data_batch, marker, record, rules, values, written
 from tests.unit.records.test_legacy import message, wrapper
 
 
@@ -198,3 +198,14 @@ def test_every_key_keeps_its_order_in_another_number_of_partitions() -> None:
         (holding,) = [records for records in found if any(each.key == key for each in records)]
         order = [each.value for each in holding if each.key == key]
         assert order == [b"value-%d" % offset for offset in range(60) if keys[offset] == key]
+
+
+@pytest.mark.parametrize("position", range(13))
+def test_target_partition_has_one_source_after_the_other_from_any_position(position: int) -> None:
+    first = StoredPartition([data_batch([record(0), record(1), record(2)])], [data_batch([record(3), record(4)])])
+    second = StoredPartition([data_batch([record(offset) for offset in range(100, 107)])], storage=first.storage)
+    sources = [first.source(rules()), second.source(rules())]
+
+    found = written(first.storage, sources, position)
+
+    assert values(found) == [b"value-%d" % offset for offset in [*range(5), *range(100, 107)]][position:]
