@@ -100,13 +100,10 @@ def write_everything(kafka: SecuredKafka, topic: str) -> None:
 def test_round_trip_of_everything_a_record_can_have_through_kafka_and_into_quorate(
     kafka: SecuredKafka, client: KafkaClient, backups: Backups, quorate_node: QuorateNode, name: str
 ) -> None:
-    create(client, name, 2, retention_ms=DAY_MS, cleanup_policy="compact,delete")
-    # Compacted topics take no record without a key: it becomes one only when all is written.
-    client.configs.alter_topic(name, values={"cleanup.policy": "delete", "retention.ms": "-1"})
+    create(client, name, 2, retention_ms="-1", segment_ms=DAY_MS)
     write_everything(kafka, name)
     expected = consumed(kafka.bootstrap, name, 0)
     assert len(expected) == 40 * len(CODECS) + 20
-    client.configs.alter_topic(name, values={"cleanup.policy": "delete", "retention.ms": "31536000000000"})
     back_up(backups, name)
 
     into_kafka = Restores(backups, kafka.bootstrap).run_in_process(topic_mapping={name: f"{name}-back"})
