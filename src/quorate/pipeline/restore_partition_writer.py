@@ -131,6 +131,6 @@ class PartitionWriter:
 
     def _disturbed(self, detail: str) -> QuorateError:
         return QuorateError(
-            f"something other than this restore writes to {self._name} ({detail}): stop it, delete the restored "
-            "topics and restore again"
+            f"{self._name} is not as this restore left it ({detail}): stop whatever else writes to it, delete the "
+            "restored topics and restore again"
         )
