@@ -111,3 +111,19 @@ def test_pytest_gives_tests_a_cluster(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_topic_deleted_while_a_node_was_down_is_gone_from_its_disk_too(tmp_path: Path) -> None:
+    with ClusterInProcess(nodes=(7, 100, 4001), folder=tmp_path) as cluster:
+        produce(cluster, "doomed", ["a"])
+        produce(cluster, "kept", ["b"])
+        assert list(tmp_path.rglob("doomed-*"))
+        cluster.stop(100)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
+        admin.delete_topics(["doomed"])["doomed"].result()
+        assert list(tmp_path.rglob("doomed-*"))  # On the node that is down.
+
+        cluster.restart(100)
+
+        assert not list(tmp_path.rglob("doomed-*"))
+        assert len(list(tmp_path.rglob("kept-0"))) == 3

@@ -152,6 +152,7 @@ class Node:
         self.quorum.serve_replication(self.replication)
         image = self.metadata.image
         self.partitions.metadata_changed(image, difference(MetadataImage(), image))
+        self.partitions.remove_what_left()
         self.metadata.subscribe(self.partitions.metadata_changed)
 
     def _make_replication(self) -> Replication:

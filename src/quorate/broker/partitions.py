@@ -21,6 +21,7 @@ from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPa
 from quorate.replication.leader import LeaderStart
 from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
 from quorate.storage.checkpoints import read_topic_id
+from quorate.storage.closing import DELETED_SUFFIX
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,21 @@ class Partitions:
             self._reconfigure(set(image.topics))
         elif delta.reconfigured_topics:
             self._reconfigure(set(delta.reconfigured_topics))
+
+    def remove_what_left(self) -> None:
+        """At the start: logs of topics that were deleted, or of replicas that moved away, while this node was down."""
+        for name in self._disk.list_directory(self._data_dir):
+            directory = f"{self._data_dir}/{name}"
+            _, _, index = name.rpartition("-")
+            topic_id = read_topic_id(self._disk, directory) if index.isdigit() else None
+            if topic_id is None:
+                continue
+            topic = self._image.topic_by_id(topic_id)
+            state = None if topic is None else topic.partitions.get(PartitionIndex(int(index)))
+            if state is None or self._view.node_id not in state.replicas:
+                logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, name, topic_id)
+                self._disk.rename(directory, f"{directory}{DELETED_SUFFIX}")
+                self._disk.remove_tree(f"{directory}{DELETED_SUFFIX}")
 
     def close(self) -> None:
         """Close every log, so that the next start has nothing to check."""
