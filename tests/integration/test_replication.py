@@ -8,6 +8,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from quorate.client.config import ClientConfig
+from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.messages import alter_partition_reassignments as alter
 from quorate.protocol.messages import delete_records, elect_leaders
@@ -66,6 +68,24 @@ def test_acks_all_on_many_partitions_works_from_whichever_node_the_client_knows(
             producer.produce("wide", b"x", partition=partition, on_delivery=delivered)
         assert producer.flush(20) == 0
         assert outcomes == [None] * 30
+
+
+def test_a_cluster_whose_quorum_leader_leads_no_partition_works(cluster: ClusterInProcess) -> None:
+    with KafkaClient(ClientConfig(bootstrap_servers=tuple(cluster.bootstrap_servers.split(",")))) as client:
+        quorum_leader = client.quorum.describe().leader
+    others = [node_id for node_id in IDS if node_id != quorum_leader]
+    topic = ReplicatedTopic(cluster, "orders", others)
+
+    assert topic.write(b"x") == 0
+    topic.kill(others[0])
+    topic.wait_for_leader(others[1])
+    assert topic.write(b"y") == 1
+    topic.restart(others[0])
+    topic.wait_for_isr(*others)
+    assert topic.read() == [b"x", b"y"]
+    assert topic.produce(quorum_leader, b"z").responses[0].partition_responses[0].error_code == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all_and_no_more(cluster: ClusterInProcess) -> None:
