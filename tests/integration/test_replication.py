@@ -74,7 +74,7 @@ def test_a_cluster_whose_quorum_leader_leads_no_partition_works(cluster: Cluster
     with KafkaClient(ClientConfig(bootstrap_servers=tuple(cluster.bootstrap_servers.split(",")))) as client:
         quorum_leader = client.quorum.describe().leader
     others = [node_id for node_id in IDS if node_id != quorum_leader]
-    topic = ReplicatedTopic(cluster, "orders", others)
+    topic = ReplicatedTopic(cluster, "orders", others, {"min.insync.replicas": "1"})
 
     assert topic.write(b"x") == 0
     topic.kill(others[0])
