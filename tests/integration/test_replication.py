@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from quorate.client.config import ClientConfig
@@ -179,6 +180,25 @@ def test_reassignment_moves_the_data_and_deletes_it_where_it_was(cluster: Cluste
     for node_id in (7, 100):
         folder = tmp_path / f"node-{node_id}" / "orders-0"
         eventually(lambda folder=folder: not folder.exists(), f"{folder} to go")  # type: ignore[misc]
+
+
+def test_a_throttled_replica_catches_up_no_faster_than_it_may(cluster: ClusterInProcess) -> None:
+    topic = ReplicatedTopic(
+        cluster, "orders", (7, 100), {"leader.replication.throttled.replicas": "*", "min.insync.replicas": "1"}
+    )
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    rate = ConfigEntry("leader.replication.throttled.rate", "100000", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ResourceType.BROKER, "7", incremental_configs=[rate])
+    admin.incremental_alter_configs([broker])[broker].result(20)
+    topic.kill(100)
+    topic.wait_for_isr(7)
+    for _ in range(10):
+        topic.write(b"x" * 50_000)
+    started = monotonic()
+    topic.restart(100)
+    topic.write(b"in sync or not, a write does not wait for the one that catches up")
+    topic.wait_for_isr(7, 100)
+    assert monotonic() - started > 3  # 500 kB at 100 kB/s; the first second may be a burst.
 
 
 def test_only_a_topic_that_allows_it_gets_a_leader_that_was_not_in_sync(tmp_path: Path) -> None:

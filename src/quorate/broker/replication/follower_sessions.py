@@ -9,6 +9,7 @@ import asyncio
 from typing import Protocol
 
 from quorate.broker.partition import Partition
+from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.messages import (
     Ask,
     Given,
@@ -39,9 +40,12 @@ class FindPartition(Protocol):
 
 
 class FollowerSessions:
-    def __init__(self, loop: asyncio.AbstractEventLoop, find: FindPartition) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, find: FindPartition, throttle: CatchUpThrottle | None = None
+    ) -> None:
         self._loop = loop
         self._find = find
+        self._throttle = throttle
         self._sessions: dict[NodeId, _FollowerSession] = {}
 
     async def fetch(self, follower: NodeId, payload: bytes) -> bytes:
@@ -51,8 +55,11 @@ class FollowerSessions:
         if session is None or session.number != request.session:
             if session is not None:
                 session.end()
-            session = self._sessions[follower] = _FollowerSession(self._loop, self._find, follower, request.session)
+            session = self._sessions[follower] = self._open(follower, request.session)
         return await session.fetch(request)
+
+    def _open(self, follower: NodeId, number: int) -> "_FollowerSession":
+        return _FollowerSession(self._loop, self._find, self._throttle, follower, number)
 
     def leadership_changed(self, partition: Partition) -> None:
         """Followers that have asked this node for the partition must hear that it has another leader."""
@@ -71,10 +78,18 @@ class FollowerSessions:
 
 
 class _FollowerSession:
-    def __init__(self, loop: asyncio.AbstractEventLoop, find: FindPartition, follower: NodeId, number: int) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        find: FindPartition,
+        throttle: CatchUpThrottle | None,
+        follower: NodeId,
+        number: int,
+    ) -> None:
         self.number = number
         self._loop = loop
         self._find = find
+        self._throttle = throttle
         self._follower = follower
         self._broker_epoch = BrokerEpoch(-1)
         #: What has been asked for and not been answered, with the partition that watches for it.
@@ -84,6 +99,9 @@ class _FollowerSession:
         self._ready: list[Given] = []
         #: Partitions that have no more to tell than a watermark: they go along, or are news after a while.
         self._watermarks: dict[PartitionKey, None] = {}
+        #: Partitions with records that the throttle holds back.
+        self._held_back: dict[PartitionKey, None] = {}
+        self._throttle_timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._wake_scheduled = False
         self._watermark_timer: asyncio.TimerHandle | None = None
@@ -106,6 +124,8 @@ class _FollowerSession:
             self._forget(key)
         if self._watermark_timer is not None:
             self._watermark_timer.cancel()
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         self._wake()
 
     # What partitions say.
@@ -186,17 +206,39 @@ class _FollowerSession:
                 self._news[key] = None
                 continue
             ask, partition = asked
+            max_bytes = _PARTITION_MAX_BYTES
+            throttle = self._throttle
+            if throttle is None or not throttle.applies_to(partition, self._follower):
+                throttle = None
+            elif (wait_s := throttle.wait_s()) > 0:
+                self._hold_back(key, wait_s)
+                continue
+            else:
+                max_bytes = min(max_bytes, int(throttle.allowance_bytes))
             self._forget(key)
-            one = self._read(ask, partition)
+            one = self._read(ask, partition, max_bytes)
             size_bytes += len(one.records)
             given.append(one)
+            if throttle is not None:
+                throttle.given(len(one.records))
 
-    def _read(self, ask: Ask, partition: Partition) -> Given:
+    def _hold_back(self, key: PartitionKey, wait_s: float) -> None:
+        self._held_back[key] = None
+        if self._throttle_timer is None:
+            self._throttle_timer = self._loop.call_later(wait_s, self._throttle_eased)
+
+    def _throttle_eased(self) -> None:
+        self._throttle_timer = None
+        self._news.update(self._held_back)
+        self._held_back = {}
+        self._wake()
+
+    def _read(self, ask: Ask, partition: Partition, max_bytes: int) -> Given:
         log = partition.log
         try:
             piece = log.read(
                 Offset(ask.fetch_offset),
-                max_bytes=_PARTITION_MAX_BYTES,
+                max_bytes=max_bytes,
                 up_to_offset=log.log_end_offset,
                 minimum_one_batch=True,
             )

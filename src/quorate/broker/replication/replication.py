@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
+from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.follower_sessions import FindPartition, FollowerSessions
 from quorate.broker.replication.isr_proposals import IsrProposals
 from quorate.broker.replication.replica_fetcher import Call, ReplicaFetcher
@@ -32,12 +33,13 @@ class Replication:
         call: Call,
         first_session: int,
         on_failure: Callable[[Exception], None],
+        throttle: CatchUpThrottle | None = None,
     ) -> None:
         self.config = config
         self._on_failure = on_failure
         self._loop = loop
         self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop)
-        self._followers = FollowerSessions(loop, find_led)
+        self._followers = FollowerSessions(loop, find_led, throttle)
         self._fetcher = ReplicaFetcher(loop, call, broker_epoch, first_session)
         #: Led partitions in which somebody is behind or missing: only these are looked at as time passes.
         self._unsettled: dict[Partition, None] = {}
