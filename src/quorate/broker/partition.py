@@ -5,7 +5,6 @@ on their disks. Consumers never see beyond it, and ``acks=all`` is answered when
 node plays comes from the metadata image alone; the rules of both parts are in ``quorate.replication``.
 """
 
-import enum
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -15,14 +14,12 @@ import msgspec
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition_settings import PartitionSettings
-from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.image import TopicPartition
-from quorate.records.batch import read_header
-from quorate.replication import follower as f
 from quorate.replication.acks import Ack, AckTracker
+from quorate.replication.follower import FollowerReplica
 from quorate.replication.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.leader_events import (
     HighWatermarkAdvanced,
@@ -82,14 +79,6 @@ class ReplicationPort(Protocol):
         ...
 
 
-class Taken(enum.Enum):
-    """What became of a leader's answer."""
-
-    DONE = "done"  # Ask again.
-    SYNCING = "syncing"  # Ask again when the port is told.
-    BACK_OFF = "back off"  # Ask again after a while.
-
-
 class Partition:
     def __init__(
         self,
@@ -112,7 +101,7 @@ class Partition:
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
-        self.following: f.FollowerReplica | None = None
+        self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
         self.asking_followers: dict[NodeId, FollowerWatch] = {}
         self._watchers: dict[Watcher, None] = {}
@@ -142,15 +131,15 @@ class Partition:
         self.high_watermark = self.leading.high_watermark
         self._acks = AckTracker(self.high_watermark)
         if self.log.synced_end_offset < log_end:
-            self._group_commit.request(self)
+            self.request_sync()
         self._tell_watchers()
 
     def follow(self, leader: PartitionLeader, *, is_unclean: bool) -> None:
         self._leave_part()
         self.leader_epoch = leader.leader_epoch
-        self.following = f.FollowerReplica(leader, high_watermark=self.high_watermark, is_unclean=is_unclean)
+        self.following = FollowerReplica(leader, high_watermark=self.high_watermark, is_unclean=is_unclean)
         if not self.may_ask:
-            self._group_commit.request(self)
+            self.request_sync()
         self._tell_watchers()
 
     def wait_for_leader(self, leader_epoch: LeaderEpoch) -> None:
@@ -186,11 +175,11 @@ class Partition:
             raise KafkaError(refusal)
         info = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if self._durability is Durability.FSYNC:
-            self._group_commit.request(self)
+            self.request_sync()
         if leading.is_sole_replica:
             committed = leading.append_alone(self.log.log_end_offset)
             if committed > self.high_watermark:
-                self._watermark_advanced(committed)
+                self.advance_high_watermark(committed)
         else:
             self._appended_for_others(leading)
         return info
@@ -223,11 +212,12 @@ class Partition:
     def _carry_out(self, effects: list[LeaderEffect]) -> None:
         for effect in effects:
             if isinstance(effect, HighWatermarkAdvanced):
-                self._watermark_advanced(effect.offset)
+                self.advance_high_watermark(effect.offset)
             else:
                 self._replication.propose_isr(self, effect)
 
-    def _watermark_advanced(self, offset: Offset) -> None:
+    def advance_high_watermark(self, offset: Offset) -> None:
+        """More is committed: answer those who wait for it, and tell readers and followers."""
         self.high_watermark = offset
         enough = self.leading is None or self.leading.has_enough_replicas
         acks = self._acks.advance(offset, enough_replicas=enough)
@@ -249,68 +239,6 @@ class Partition:
     def may_ask(self) -> bool:
         """Whether a fetch may say where this log ends: with ``fsync`` only once all of it is on the disk."""
         return self._durability is Durability.OS or self.log.synced_end_offset >= self.log.log_end_offset
-
-    def take(self, answer: f.FetchAnswered, records: Buffer) -> Taken:
-        """Carry out what the leader's answer means for this replica."""
-        if self.following is None or self.failure is not None:
-            return Taken.BACK_OFF
-        try:
-            taken = Taken.DONE
-            for effect in self.following.step(answer, self.replica_log):
-                taken = self._take_effect(effect, records)
-        except f.CommittedRecordsWouldBeLost as error:
-            self._fail_as_follower(error)
-            return Taken.BACK_OFF
-        except KafkaError as error:
-            if self.log.is_usable:  # The disk is full, say: somebody may make room.
-                logger.error("not appended partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
-            else:
-                self._fail_as_follower(error)
-            return Taken.BACK_OFF
-        return taken
-
-    def _fail_as_follower(self, error: Exception) -> None:
-        logger.error("replica failed partition=%s epoch=%s error=%s", self, self.leader_epoch, error)
-        self._fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-
-    def _take_effect(self, effect: f.FollowerEffect, records: Buffer) -> Taken:
-        match effect:
-            case f.AppendRecords():
-                return self._append_fetched(records)
-            case f.TruncateTo(offset=offset):
-                logger.info("truncated partition=%s epoch=%s end=%s", self, self.leader_epoch, offset)
-                self.log.truncate_to(offset)
-                self.high_watermark = min(self.high_watermark, offset)  # Less only after an unclean election.
-            case f.TruncateFullyAndStartAt(offset=offset):
-                logger.info("starts anew partition=%s epoch=%s start=%s", self, self.leader_epoch, offset)
-                self.log.truncate_fully_and_start_at(offset)
-            case f.AdvanceLogStart(offset=offset):
-                self.log.delete_records_before(offset)
-            case HighWatermarkAdvanced(offset=offset):
-                self._watermark_advanced(offset)
-            case f.BackOff():
-                return Taken.BACK_OFF
-        return Taken.DONE
-
-    def _append_fetched(self, records: Buffer) -> Taken:
-        assert self.following is not None
-        self._append_where_the_leader_has_it(records)
-        for effect in self.following.step(f.RecordsAppended(), self.replica_log):
-            self._take_effect(effect, b"")
-        if self._durability is Durability.OS:
-            return Taken.DONE
-        self._group_commit.request(self)
-        return Taken.SYNCING
-
-    def _append_where_the_leader_has_it(self, records: Buffer) -> None:
-        """Deleted records may end inside of a batch. The leader keeps the batch whole, and so must an empty log."""
-        log, first = self.log, read_header(records)
-        start = log.log_start_offset
-        if start == log.log_end_offset and first.base_offset < start <= first.last_offset:
-            log.truncate_fully_and_start_at(first.base_offset)
-        log.append_as_follower(records)
-        if log.log_start_offset < start:
-            log.delete_records_before(start)
 
     # For readers.
 
@@ -347,12 +275,15 @@ class Partition:
 
     def retire(self, failure: KafkaError, then: Callable[[], None]) -> None:
         """Serve no more, tell everybody who waits, and call ``then`` once no sync touches the log any more."""
-        self._fail(failure)
+        self.fail(failure)
         self._group_commit.forget(self)
         if self._group_commit.is_running(self):
             self._after_retirement = then
         else:
             then()
+
+    def request_sync(self) -> None:
+        self._group_commit.request(self)
 
     def sync(self) -> None:
         self.log.sync()
@@ -369,13 +300,14 @@ class Partition:
     def sync_failed(self, error: Exception) -> None:
         """After a failed sync nobody knows what the disk holds: the replica stops until the node is restarted."""
         failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} could not be synced: {error}")
-        self._fail(failure)
+        self.fail(failure)
         if self._after_retirement is not None:
             self._after_retirement()
         elif self.following is not None or (self.leading is not None and len(self.leading.isr) > 1):
             self._replication.lost_its_disk(self, failure)
 
-    def _fail(self, failure: KafkaError) -> None:
+    def fail(self, failure: KafkaError) -> None:
+        """Serve no more, and tell everybody who waits why."""
         if self.failure is not None:
             return
         self.failure = failure

@@ -25,7 +25,7 @@ class ReplicaWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        lead, advanced = Partition.lead, Partition._watermark_advanced
+        lead, advanced = Partition.lead, Partition.advance_high_watermark
 
         def watched_lead(partition: Partition, start: LeaderStart, config: ReplicationConfig) -> None:
             lead(partition, start, config)
@@ -38,7 +38,7 @@ class ReplicaWatch:
 
         with (
             patch.object(Partition, "lead", watched_lead),
-            patch.object(Partition, "_watermark_advanced", watched_advance),
+            patch.object(Partition, "advance_high_watermark", watched_advance),
         ):
             yield
 

@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from quorate.broker.partition import Partition, Taken
+from quorate.broker.partition import Partition
+from quorate.broker.replication.fetched_records import Taken, take
 from quorate.broker.replication.messages import (
     Ask,
     Given,
@@ -160,7 +161,7 @@ class ReplicaFetcher:
         partition = self._partitions.get(given.ask.key)
         if partition is None:
             return
-        taken = partition.take(_answered(given), given.records)
+        taken = take(partition, _answered(given), given.records)
         if taken is Taken.SYNCING:
             session.syncing[given.ask.key] = planned
         elif taken is Taken.DONE:

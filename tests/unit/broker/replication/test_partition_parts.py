@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from quorate.broker.config import Durability
-from quorate.broker.partition import Partition, Taken
+from quorate.broker.partition import Partition
+from quorate.broker.replication.fetched_records import Taken, take
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.replication.divergence import EpochEnd
@@ -154,7 +155,7 @@ def test_a_follower_may_not_speak_for_what_is_not_on_its_disk_when_the_leader_ch
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
         follow(partition, 1)
-        taken = partition.take(answered(partition, has_records=True), led_batch(host, b"x"))
+        taken = take(partition, answered(partition, has_records=True), led_batch(host, b"x"))
         assert taken is Taken.SYNCING
         assert not partition.may_ask
         follow(partition, 2, FOLLOWER)
@@ -169,7 +170,7 @@ def test_with_durability_os_a_follower_asks_on_at_once() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        assert partition.take(answered(partition, has_records=True), led_batch(host, b"x")) is Taken.DONE
+        assert take(partition, answered(partition, has_records=True), led_batch(host, b"x")) is Taken.DONE
         assert partition.may_ask
 
     run(scenario)
@@ -181,11 +182,11 @@ def test_an_unclean_leader_takes_the_watermark_back_with_the_records() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        partition.take(answered(partition, has_records=True, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
+        take(partition, answered(partition, has_records=True, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
         assert partition.high_watermark == 2
         follow(partition, 2, FOLLOWER, is_unclean=True)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(1), end_offset=Offset(1))
-        partition.take(answered(partition, diverging=diverging), b"")
+        take(partition, answered(partition, diverging=diverging), b"")
         assert partition.log.log_end_offset == 1
         assert partition.high_watermark == 1
 
@@ -196,10 +197,10 @@ def test_a_leader_without_committed_records_stops_a_follower_loudly() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        partition.take(answered(partition, has_records=True, high_watermark=1), led_batch(host, b"x"))
+        take(partition, answered(partition, has_records=True, high_watermark=1), led_batch(host, b"x"))
         follow(partition, 2, FOLLOWER)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(-1), end_offset=Offset(0))
-        assert partition.take(answered(partition, diverging=diverging), b"") is Taken.BACK_OFF
+        assert take(partition, answered(partition, diverging=diverging), b"") is Taken.BACK_OFF
         assert partition.log.log_end_offset == 1
         assert partition.failure is not None
 
@@ -212,10 +213,10 @@ def test_a_full_disk_makes_a_follower_wait_and_not_give_up() -> None:
         follow(partition, 1)
         records = led_batch(host, b"x" * 1000)
         free_bytes, host.disk.free_bytes = host.disk.free_bytes, 10
-        assert partition.take(answered(partition, has_records=True), records) is Taken.BACK_OFF
+        assert take(partition, answered(partition, has_records=True), records) is Taken.BACK_OFF
         assert partition.failure is None
         host.disk.free_bytes = free_bytes
-        assert partition.take(answered(partition, has_records=True), records) is Taken.DONE
+        assert take(partition, answered(partition, has_records=True), records) is Taken.DONE
         assert partition.log.log_end_offset == 1
 
     run(scenario)
@@ -229,9 +230,9 @@ def test_a_log_that_starts_inside_of_a_batch_can_be_followed_from_nothing() -> N
         follow(partition, 1)
         records = led_batch(host, b"a", b"b", b"c")
         out_of_range = answered(partition, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=2, high_watermark=3)
-        assert partition.take(out_of_range, b"") is Taken.DONE
+        assert take(partition, out_of_range, b"") is Taken.DONE
         assert partition.log.log_end_offset == 2
-        got = partition.take(answered(partition, has_records=True, log_start=2, high_watermark=3), records)
+        got = take(partition, answered(partition, has_records=True, log_start=2, high_watermark=3), records)
         assert (got, partition.failure) == (Taken.DONE, None)
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
         assert partition.high_watermark == 3
@@ -246,7 +247,7 @@ def test_a_late_answer_of_an_earlier_leader_changes_nothing() -> None:
         late = answered(partition, has_records=True, high_watermark=1)
         records = led_batch(host, b"x")
         follow(partition, 2, FOLLOWER)
-        partition.take(late, records)
+        take(partition, late, records)
         assert partition.log.log_end_offset == 0
         position = FetchPosition(
             leader_epoch=LeaderEpoch(2), fetch_offset=Offset(0), last_fetched_epoch=LeaderEpoch(-1)
@@ -264,7 +265,7 @@ def test_records_older_than_an_epoch_that_was_led_without_a_write_keep_their_own
         partition = Replicas(host, Durability.OS).open()
         lead(partition, 2, isr=(LEADER,))
         follow(partition, 3, FOLLOWER)
-        partition.take(answered(partition, has_records=True), led_batch(host, b"x"))
+        take(partition, answered(partition, has_records=True), led_batch(host, b"x"))
         assert partition.log.epochs == [(1, 0)]
         assert partition.replica_log.last_epoch == 1
 
@@ -297,7 +298,7 @@ def test_batches_keep_their_producer_so_that_a_retry_is_known_after_failover() -
         lead(source, 1, isr=(LEADER,), replicas=(LEADER,))
         source.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         piece = source.log.read(Offset(0), max_bytes=1 << 20, up_to_offset=Offset(2), minimum_one_batch=True).read()
-        partition.take(answered(partition, has_records=True), piece)
+        take(partition, answered(partition, has_records=True), piece)
         lead(partition, 2, isr=(LEADER,))
         retried = partition.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         assert (retried.base_offset, retried.duplicate) == (0, True)

@@ -1,0 +1,88 @@
+"""What a leader's answer means for the replica that asked: the rules' decisions, carried out on its log."""
+
+import enum
+import logging
+
+from quorate.broker.partition import Partition
+from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.records.batch import read_header
+from quorate.replication import follower as f
+from quorate.replication.leader_events import HighWatermarkAdvanced
+from quorate.storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+class Taken(enum.Enum):
+    """What became of a leader's answer."""
+
+    DONE = "done"  # Ask again.
+    SYNCING = "syncing"  # Ask again when the log is on the disk.
+    BACK_OFF = "back off"  # Ask again after a while.
+
+
+def take(partition: Partition, answer: f.FetchAnswered, records: Buffer) -> Taken:
+    following = partition.following
+    if following is None or partition.failure is not None:
+        return Taken.BACK_OFF
+    taken = Taken.DONE
+    try:
+        for effect in following.step(answer, partition.replica_log):
+            taken = _carry_out(partition, following, effect, records)
+    except f.CommittedRecordsWouldBeLost as error:
+        _give_up(partition, error)
+        return Taken.BACK_OFF
+    except KafkaError as error:
+        if partition.log.is_usable:  # The disk is full, say: somebody may make room.
+            logger.error("not appended partition=%s epoch=%s error=%s", partition, partition.leader_epoch, error)
+        else:
+            _give_up(partition, error)
+        return Taken.BACK_OFF
+    return taken
+
+
+def _give_up(partition: Partition, error: Exception) -> None:
+    logger.error("replica failed partition=%s epoch=%s error=%s", partition, partition.leader_epoch, error)
+    partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+
+
+def _carry_out(partition: Partition, following: f.FollowerReplica, effect: f.FollowerEffect, records: Buffer) -> Taken:
+    match effect:
+        case f.AppendRecords():
+            return _append(partition, following, records)
+        case f.TruncateTo(offset=offset):
+            logger.info("truncated partition=%s epoch=%s end=%s", partition, partition.leader_epoch, offset)
+            partition.log.truncate_to(offset)
+            partition.high_watermark = min(partition.high_watermark, offset)  # Less only after an unclean election.
+        case f.TruncateFullyAndStartAt(offset=offset):
+            logger.info("starts anew partition=%s epoch=%s start=%s", partition, partition.leader_epoch, offset)
+            partition.log.truncate_fully_and_start_at(offset)
+        case f.AdvanceLogStart(offset=offset):
+            partition.log.delete_records_before(offset)
+        case HighWatermarkAdvanced(offset=offset):
+            partition.advance_high_watermark(offset)
+        case f.BackOff():
+            return Taken.BACK_OFF
+    return Taken.DONE
+
+
+def _append(partition: Partition, following: f.FollowerReplica, records: Buffer) -> Taken:
+    _append_where_the_leader_has_it(partition.log, records)
+    for effect in following.step(f.RecordsAppended(), partition.replica_log):
+        _carry_out(partition, following, effect, b"")
+    if partition.may_ask:
+        return Taken.DONE
+    partition.request_sync()
+    return Taken.SYNCING
+
+
+def _append_where_the_leader_has_it(log: PartitionLog, records: Buffer) -> None:
+    """Deleted records may end inside of a batch. The leader keeps the batch whole, and so must an empty log."""
+    first = read_header(records)
+    start = log.log_start_offset
+    if start == log.log_end_offset and first.base_offset < start <= first.last_offset:
+        log.truncate_fully_and_start_at(first.base_offset)
+    log.append_as_follower(records)
+    if log.log_start_offset < start:
+        log.delete_records_before(start)
