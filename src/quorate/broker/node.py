@@ -198,6 +198,11 @@ class Node:
         )
 
     @property
+    def has_peers(self) -> bool:
+        """Whether there are other nodes that could lead what this one is asked about."""
+        return len(self.metadata.image.brokers) > 1
+
+    @property
     def controller_id(self) -> NodeId:
         """Whom clients take for the controller. Any node would do: all of them pass commands on."""
         leader = self.quorum.leader
