@@ -22,7 +22,7 @@ demo: setup jvm ## a node, a stock client, a backup on Spark, its verification
 	@$(BIN)/quorate demo
 
 test: setup jvm check ## everything that must hold: checks, unit, simulation, integration, compatibility
-	$(BIN)/python -m pytest
+	@scripts/test
 
 SEEDS ?= 1000
 FIRST_SEED ?= 1
