@@ -33,6 +33,7 @@ QUICK = Settings(
     transfers=cases.QUICK_TRANSFERS,
 )
 PROFILE_LINES = 45
+_NODE = "node"
 
 
 def main() -> int:
@@ -63,13 +64,18 @@ def _measure_node(options: argparse.Namespace, settings: Settings, environment: 
     print(render(report))
     if options.profile:
         _print_profile(options.profile)
-    elif not (options.only or options.quick or options.systems):
+    elif not (options.quick or options.systems or _node_words(options)):
         print(f"kept: {save(report)}")
 
 
 def _wants_node(options: argparse.Namespace) -> bool:
-    others = (backup.PREFIX, cluster.PREFIX)
-    return not options.only or any(not word.startswith(others) for word in options.only)
+    return not options.only or _NODE in options.only or bool(_node_words(options))
+
+
+def _node_words(options: argparse.Namespace) -> list[str]:
+    """Which measures of one node are asked for; none where all are."""
+    others = (backup.PREFIX, cluster.PREFIX, _NODE)
+    return [word for word in options.only if not word.startswith(others)]
 
 
 def _wants_cluster(options: argparse.Namespace) -> bool:
@@ -104,7 +110,11 @@ def _parse_arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="a few cases with durability os, about two minutes; not kept"
     )
     parser.add_argument(
-        "--only", nargs="+", default=(), metavar="NAME", help="measures whose names begin so, as produce-64k; not kept"
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup",
     )
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
@@ -134,7 +144,7 @@ def _why_without_apache_kafka(options: argparse.Namespace) -> str | None:
 
 
 def _run(options: argparse.Namespace, settings: Settings, *, with_kafka: bool) -> Iterator[Sample]:
-    selection = Selection(words=tuple(options.only))
+    selection = Selection(words=tuple(_node_words(options)))
     runner = Runner(settings, selection, _say)
     durabilities = [options.durability] if options.durability else list(Durability)
     for position, durability in enumerate(durabilities):
