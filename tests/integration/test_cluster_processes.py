@@ -8,8 +8,13 @@ from quorate.client.cluster_metadata import TopicMetadata
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import NewTopic
+from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TopicName
+from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from quorate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.eventually import eventually
+from tests.integration.wire_client import WireClient
 from tests.peers.quorate_cluster import IDS, QuorateCluster
 
 
@@ -49,14 +54,23 @@ def all_in_sync(cluster: QuorateCluster) -> bool:
     )
 
 
+def topics_of(node: WireClient) -> set[str | None]:
+    answer = node.call(MetadataRequest(topics=None), 9, MetadataResponse)
+    return {topic.name for topic in answer.topics}
+
+
 def test_topics_are_created_and_deleted_through_every_node(cluster: QuorateCluster) -> None:
     """Guards against creation that fails on two nodes of three because a follower tried to propose."""
     for node_id in IDS:
-        with client_of(cluster, node_id) as client:
-            create(client, f"by-{node_id}")
-            assert f"by-{node_id}" in client.cluster.metadata().topics
-            client.topics.delete([f"by-{node_id}"])
-            assert f"by-{node_id}" not in client.cluster.metadata().topics
+        name = f"by-{node_id}"
+        with WireClient(cluster.nodes[node_id].bootstrap) as node:
+            topic = CreatableTopic(name=name, num_partitions=3, replication_factor=3)
+            created = node.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7, CreateTopicsResponse)
+            assert created.topics[0].error_code == ErrorCode.NONE
+            assert name in topics_of(node)  # It answers when it knows itself.
+            removal = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000)
+            assert node.call(removal, 6, DeleteTopicsResponse).responses[0].error_code == ErrorCode.NONE
+            assert name not in topics_of(node)
 
 
 def test_all_nodes_name_the_same_leaders(cluster: QuorateCluster) -> None:
