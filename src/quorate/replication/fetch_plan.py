@@ -66,10 +66,6 @@ class FetchPlan(Generic[PartitionT]):
         """The nodes that there is something to fetch from."""
         return sorted(self._lines)
 
-    def has_ready(self, leader: NodeId, now_ms: int) -> bool:
-        """Whether a request would have partitions in it. True during a long poll means: do not wait for its end."""
-        return any(_is_ready(followed, now_ms) for followed in self._lines.get(leader, {}).values())
-
     def next_fetch(self, leader: NodeId, now_ms: int) -> list[PlannedFetch[PartitionT]]:
         """What the next request to this leader asks for, in order; each is to be reported back exactly once."""
         planned = []

@@ -80,6 +80,8 @@ class Quorum:
         self._storage = storage
         self._store = store
         self._introduced: dict[NodeId, Address] = {}
+        #: Of each peer when it was last connected.
+        self._incarnations: dict[NodeId, int] = {}
         self._replication: ReplicaServer | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
@@ -179,7 +181,10 @@ class Quorum:
             self._introduced[node_id] = address
             self._update_peers()
 
-    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
+        if self._incarnations.get(node_id) == incarnation:
+            self.leader_doubt.peer_back(node_id)  # Only the connection was lost.
+        self._incarnations[node_id] = incarnation
         self.leader_calls.leader_changed()
         self.driver.peer_reachable(node_id)
         if self._replication is not None:

@@ -155,9 +155,6 @@ class RaftDriver:
     async def change_membership(self, change: MembershipChange) -> Offset:
         return await self._ask(lambda ticket, now: e.ProposeMembership(change=change, ticket=ticket, now_ms=now))
 
-    async def transfer_leadership(self, target: NodeId) -> None:
-        await self._ask(lambda ticket, now: e.TransferLeadership(target=target, ticket=ticket, now_ms=now))
-
     async def read_offset(self) -> Offset:
         """Up to where an image must have come for a read that misses nothing which was agreed on before now."""
         return await self._ask(lambda ticket, now: e.ReadIndex(ticket=ticket, now_ms=now))
@@ -284,11 +281,8 @@ class RaftDriver:
                 future.set_exception(NotQuorumLeader("another leader came first", self._raft.quorum_state.leader))
             case o.ProposalUncertain():
                 future.set_exception(OutcomeUnknown("a snapshot took the place of the log"))
-            case o.TransferFinished(stepped_down=stepped_down):
-                if stepped_down:
-                    future.set_result(Offset(0))
-                else:
-                    future.set_exception(NotQuorumLeader("the transfer was given up", self._raft.quorum_state.leader))
+            case o.TransferFinished():
+                return  # The core can hand over; nothing here asks for it.
             case _:
                 assert_never(outcome)
 
