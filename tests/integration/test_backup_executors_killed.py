@@ -19,6 +19,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from tests.backup_commands import Backups, Finished, consume, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
+from tests.process_tree import command_of, descendants
 
 pytest.importorskip("pyspark")
 
@@ -136,12 +137,12 @@ def _wait_until_nobody_writes(backups: Backups) -> None:
 
 
 def _executors(cluster: StandaloneCluster) -> list[int]:
-    return [pid for worker in cluster.workers for pid in _descendants(worker.pid) if EXECUTOR in _command(pid)]
+    return [pid for worker in cluster.workers for pid in descendants(worker.pid) if EXECUTOR in command_of(pid)]
 
 
 def _writers(root: int, backups: Backups) -> list[int]:
     """The Python workers below a process that have a segment open."""
-    return [pid for pid in _descendants(root) if any(backups.folder in Path(each).parents for each in _open_files(pid))]
+    return [pid for pid in descendants(root) if any(backups.folder in Path(each).parents for each in _open_files(pid))]
 
 
 def _open_files(pid: int) -> list[str]:
@@ -151,20 +152,3 @@ def _open_files(pid: int) -> list[str]:
             with suppress(OSError):
                 found.append(os.readlink(link))
     return [each for each in found if each.endswith(".partial")]
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
-
-
-def _descendants(pid: int) -> list[int]:
-    """All processes below this one, whichever of its threads has started them."""
-    found: list[int] = []
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in children.read_text().split():
-                found += [int(child), *_descendants(int(child))]
-    return found

@@ -15,6 +15,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, interrupt, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
+from tests.process_tree import descendants
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(3600 if os.environ.get("QUORATE_HEAVY") else 300)
@@ -42,7 +43,7 @@ def backups(node: QuorateNode, tmp_path: Path) -> Backups:
 
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(node: QuorateNode, backups: Backups) -> None:
     process = _start_and_wait_for_objects(backups, backup=SLOW)
-    workers = _children(process.pid)
+    workers = descendants(process.pid)
     asked = time.monotonic()
     stopped = interrupt(process)
     took_s = time.monotonic() - asked
@@ -67,7 +68,7 @@ def test_driver_killed_at_random_points_then_run_again_loses_and_repeats_nothing
     for _ in range(KILLS):
         process = backups.start_backup(backup=SLOW)
         time.sleep(chance.uniform(2, 20))
-        children = _children(process.pid)
+        children = descendants(process.pid)
         process.kill()
         process.communicate()
         _wait_until_ended(children)
@@ -119,14 +120,6 @@ def _assert_whole(node: QuorateNode, backups: Backups) -> None:
         assert backups.records(TOPIC, partition) == consume(node.bootstrap, TOPIC, partition)
     named = {Path(name).name for name in backups.manifest().object_names()}
     assert {path.name for path in backups.object_paths()} == named
-
-
-def _children(pid: int) -> list[int]:
-    """All processes below this one."""
-    found: list[int] = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        found += [int(child), *_children(int(child))]
-    return found
 
 
 def _wait_until_ended(pids: list[int]) -> None:

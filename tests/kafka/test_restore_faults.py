@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from tests.eventually import eventually
 from tests.kafka.secured_kafka import SecuredKafka
 from tests.kafka.test_restore import back_up
 from tests.peers.apache_kafka import ApacheKafka, ApacheKafkaNode
+from tests.process_tree import python_workers
 from tests.restore_commands import Restores, all_records, client_of, without_offsets
 from tests.spark_session import SparkWithEvent, local_spark
 
@@ -125,7 +124,7 @@ def test_each_record_is_restored_once_by_a_leader_that_forgets_its_producers(
         for part in (5, 3):
             process = restores.start(**settings, **SLOW)
             wait_until_written(client, "back", RECORDS // part)
-            workers = _python_workers(process)
+            workers = python_workers(process.pid)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert workers
@@ -142,29 +141,12 @@ def test_each_record_is_restored_once_while_workers_are_killed(forgetful: Apache
     with client_of(forgetful.bootstrap) as client:
         process = Restores(backups, forgetful.bootstrap).start(topic_mapping={"payments": "back-again"}, **SLOW)
         wait_until_written(client, "back-again", RECORDS // 4)
-        for worker in _python_workers(process):
+        workers = python_workers(process.pid)
+        assert workers
+        for worker in workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
         output, errors = process.communicate(timeout=200)
 
         assert process.returncode == 0, (output, errors)
         assert_equal(client, "payments", "back-again")
-
-
-def _python_workers(process: "subprocess.Popen[str]") -> list[int]:
-    """The processes that run tasks: Python below Python below Java."""
-    time.sleep(0.2)
-    found: list[int] = []
-    for pid in _descendants(process.pid):
-        with contextlib.suppress(OSError):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"worker_daemon" in command and not Path(f"/proc/{pid}/task/{pid}/children").read_text().strip():
-                found.append(pid)
-    return found
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        found += [int(child), *_descendants(int(child))]
-    return found

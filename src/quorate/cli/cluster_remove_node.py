@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.cluster_moves import carry_out, show_plan, wait_for_moves
-from quorate.cli.cluster_options import BootstrapOption, open_client
+from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
 from quorate.cli.spark_options import interruptible
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 
 if TYPE_CHECKING:
     from quorate.client.kafka_client import KafkaClient
+
+#: A node that hears of the removal later than this is slow or cut off; it will not be waited for.
+_ALL_KNOW_WITHIN_MS = 5_000
 
 
 def remove_node(
@@ -35,7 +38,11 @@ def remove_node(
         # The quorum first: for that the node's own vote may still be needed.
         client.quorum.remove_member(node, known.cluster_id)
         client.brokers.unregister(node)
+        # The node itself too, which ends when it hears: whoever looks next, wherever, sees the node gone.
+        unaware = client.brokers.wait_until_forgotten(node, known.brokers.values(), _ALL_KNOW_WITHIN_MS)
     print(f"removed node {node}", flush=True)
+    if unaware:
+        print(f"not yet known to {node_list(unaware)}", flush=True)
 
 
 def _drain(client: "KafkaClient", node: NodeId) -> None:

@@ -1,7 +1,7 @@
 """The brokers that a cluster knows, those that are fenced among them, and taking one off its list."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -10,8 +10,10 @@ from quorate.client.address import Address
 from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection
+from quorate.client.errors import Disconnected
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId
+from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from quorate.protocol.schema import Request, Response
@@ -51,6 +53,23 @@ class Brokers:
 
         self._cluster.retry("UnregisterBroker", attempt)
 
+    def wait_until_forgotten(self, node_id: NodeId, by: Iterable[RegisteredBroker], timeout_ms: int) -> list[NodeId]:
+        """Wait until these brokers list the node no more; returns those that still do. Who is silent lists nobody."""
+        listing = [broker for broker in by if not broker.is_fenced]
+        deadline_ms = self._cluster.clock.now_ms() + timeout_ms
+        while listing := [broker for broker in listing if self._is_listed(node_id, broker.address)]:
+            if self._cluster.clock.now_ms() >= deadline_ms:
+                break
+            self._cluster.clock.sleep_ms(_LOOK_INTERVAL_MS)
+        return [broker.node_id for broker in listing]
+
+    def _is_listed(self, node_id: NodeId, address: Address) -> bool:
+        try:
+            answer = _describe_with_fenced(self._cluster.connection_to(address))
+        except (Disconnected, ProtocolError):
+            return False
+        return any(broker.broker_id == node_id for broker in answer.brokers)
+
     def _registered(self) -> BrokerList:
         answer = self._cluster.first_answer("DescribeCluster", _describe_with_fenced)
         check(answer.error_code, "describe the cluster", answer.error_message)
@@ -76,6 +95,7 @@ def ask_other_than(cluster: Cluster, node_id: NodeId, request: Request, response
     return cluster.ask_node(random.choice(others), request, response_type)
 
 
+_LOOK_INTERVAL_MS = 20
 #: The first version that can name fenced brokers.
 _FENCED_BROKERS_VERSION = 2
 
