@@ -17,6 +17,7 @@ BrokerEpoch = NewType("BrokerEpoch", int)
 Term = NewType("Term", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
+TransactionalId = NewType("TransactionalId", str)
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 

@@ -6,7 +6,8 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import TopicName
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TopicName("__transaction_state")})
+TRANSACTION_STATE = TopicName("__transaction_state")
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 _MAX_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
