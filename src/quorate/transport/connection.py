@@ -100,11 +100,11 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._outbox.resume()
-        self._update_reading()
+        self._serve_frames()
 
     def _outbox_unblocked(self) -> None:
         self._flush()
-        self._update_reading()
+        self._serve_frames()
 
     def end(self, reason: str) -> None:
         """Take no more requests; close once the replies that are owed have been sent."""
@@ -120,7 +120,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _serve_frames(self) -> None:
         self._in_read_event = True
         try:
-            while not self._ending and len(self._pending) < self._limits.max_requests_in_flight:
+            while not self._has_to_wait():
                 frame = self._incoming.next_frame()
                 if frame is None:
                     break
@@ -177,8 +177,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._ending and self.is_quiet and not self._transport.is_closing():
             self._transport.close()
 
+    def _has_to_wait(self) -> bool:
+        """Whether no further request is taken for now."""
+        return self._ending or self._outbox.is_blocked or len(self._pending) >= self._limits.max_requests_in_flight
+
     def _update_reading(self) -> None:
-        pause = self._ending or self._outbox.is_blocked or len(self._pending) >= self._limits.max_requests_in_flight
+        # Reading stops when there is something to leave unread: a peer that waits for its reply sends nothing.
+        pause = self._ending or (not self._incoming.is_empty and self._has_to_wait())
         if pause == self._reading_paused or self._transport.is_closing():
             return
         self._reading_paused = pause

@@ -38,6 +38,10 @@ class ReceiveBuffer:
         self._read_bytes = _READ_BYTES  # Or the largest frame that the buffer grew for: one read for each of its like.
         self._needed = 4  # Bytes from _start on that make the next step possible: a length, then a whole frame.
 
+    @property
+    def is_empty(self) -> bool:
+        return self._start == self._end
+
     def writable(self) -> memoryview:
         """Where the next bytes go; never empty."""
         if self._start == self._end:

@@ -138,8 +138,12 @@ def test_a_peer_that_does_not_take_its_replies_is_not_read_from() -> None:
     async def scenario(loop: asyncio.AbstractEventLoop) -> None:
         peer = Peer(loop)
         peer.connection.pause_writing()
+        assert peer.transport.reading  # Nothing has come that would have to wait.
+        peer.send(b"a", b"b")
         assert not peer.transport.reading
+        assert peer.served == []
         peer.connection.resume_writing()
+        assert b"".join(peer.transport.writes) == b"ab"
         assert peer.transport.reading
 
     run(scenario)
