@@ -173,7 +173,9 @@ class Partition:
         refusal = leading.check_writable(acks_all=acks_all)
         if refusal is not None:
             raise KafkaError(refusal)
-        info = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        info = self.log.append_as_leader(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
+        )
         if self._durability is Durability.FSYNC:
             self.request_sync()
         if leading.is_sole_replica:

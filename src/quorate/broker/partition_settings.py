@@ -5,9 +5,10 @@ from typing import cast
 import msgspec
 
 from quorate.broker.recompression import CODECS
-from quorate.kernel.ids import TopicName
+from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TopicName
 from quorate.metadata.effective_configs import BrokerView, broker_value, topic_values
 from quorate.metadata.image import MetadataImage
+from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID
 from quorate.records.attributes import Compression, TimestampType
 from quorate.storage.config import CleanupPolicy, LogConfig
 
@@ -19,6 +20,12 @@ class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: What batches are stored with; None leaves them as their producer sent them.
     codec: Compression | None
     min_insync_replicas: int
+    #: The only producer that may write, with batches that keep their offsets; none where anyone may.
+    restore_producer_id: ProducerId = NO_PRODUCER_ID
+
+    @property
+    def is_being_restored(self) -> bool:
+        return self.restore_producer_id != NO_PRODUCER_ID
 
 
 def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName) -> PartitionSettings:
@@ -49,4 +56,5 @@ def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName)
         log=log,
         codec=CODECS[cast(str, values["compression.type"])],
         min_insync_replicas=number("min.insync.replicas"),
+        restore_producer_id=ProducerId(number(RESTORE_PRODUCER_ID)),
     )

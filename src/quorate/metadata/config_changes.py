@@ -28,6 +28,7 @@ def decide_topic_configs(
         replaced=topic.configs if command.replace_all else {},
         in_force=lambda definition: next(topic_entries(image, rules.view, topic.configs, definition)).value,
     )
+    _refuse_states(topic.configs, values)
     changed = tuple(
         r.TopicConfigChanged(topic_id=topic.topic_id, key=key, value=value)
         for key, value in values.items()
@@ -59,6 +60,15 @@ def decide_broker_configs(
         for key, value in values.items()
         if current.get(key) != value
     )
+
+
+def _refuse_states(current: Mapping[str, str], values: Mapping[str, str | None]) -> None:
+    for key, value in values.items():
+        if TOPIC_CONFIGS[key].is_state and value is not None and value != current.get(key):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"The configuration {key} is given to a topic when it is created, and can only be taken away.",
+            )
 
 
 def _new_values(

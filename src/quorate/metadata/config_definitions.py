@@ -40,6 +40,8 @@ class ConfigDefinition(msgspec.Struct, frozen=True, kw_only=True):
     #: The broker config whose value a topic takes where it has none of its own.
     broker_synonym: str | None = None
     read_only: bool = False
+    #: A state rather than a setting: given when a topic is created, later only taken away, and shown where it is given.
+    is_state: bool = False
 
     def parse(self, text: str) -> ConfigValue:
         """The value of the text; INVALID_CONFIG names what is wrong with it."""

@@ -67,6 +67,11 @@ def topic_entries(
         yield ConfigEntry(name=definition.name, value=definition.default, source=ConfigSource.DEFAULT)
 
 
+def shown_topic_configs(overrides: Mapping[str, str]) -> list[ConfigDefinition]:
+    """Those that clients are told of."""
+    return [each for each in TOPIC_CONFIGS.values() if not each.is_state or each.name in overrides]
+
+
 def broker_value(image: MetadataImage, view: BrokerView, name: str) -> ConfigValue:
     definition = BROKER_CONFIGS[name]
     return definition.parse(next(broker_entries(image, view, definition)).value)

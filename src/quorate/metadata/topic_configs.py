@@ -10,6 +10,7 @@ from quorate.metadata.config_definitions import (
     one_of,
 )
 
+RESTORE_PRODUCER_ID = "quorate.restore.producer.id"
 _DAY_MS = 24 * 60 * 60 * 1000
 
 _DEFINITIONS = (
@@ -151,6 +152,14 @@ _DEFINITIONS = (
         default="false",
         broker_synonym="log.preallocate",
         documentation="Accepted for compatibility: segments grow as they are written.",
+    ),
+    ConfigDefinition(
+        name=RESTORE_PRODUCER_ID,
+        type=ConfigType.LONG,
+        default="-1",
+        check=at_least(-1),
+        documentation="Only this producer may write, and its batches keep their offsets: the topic is being restored.",
+        is_state=True,
     ),
     ConfigDefinition(
         name="retention.bytes",

@@ -16,9 +16,12 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
 _HIGHEST_CODEC = max(Compression)
 
 
-def validate_produced(buffer: Buffer, *, produce_version: int) -> list[tuple[int, BatchHeader]]:
+def validate_produced(
+    buffer: Buffer, *, produce_version: int, may_have_holes: bool = False
+) -> list[tuple[int, BatchHeader]]:
     """Check the records of one partition in a Produce request of version 3 or later.
 
+    Only a batch that keeps its offsets may have holes between them.
     Returns position and header of each batch, as ``read_batches`` does; since Produce 3 there is exactly one.
     """
     try:
@@ -30,7 +33,10 @@ def validate_produced(buffer: Buffer, *, produce_version: int) -> list[tuple[int
     position, header = batches[0]
     check_crc(buffer, position, header)
     _check_attributes(header.attributes, produce_version)
-    _check_offsets(header)
+    if may_have_holes:
+        _check_sparse_offsets(header)
+    else:
+        _check_offsets(header)
     _check_producer(header)
     return batches
 
@@ -66,6 +72,11 @@ def _check_offsets(header: BatchHeader) -> None:
     if header.record_count <= 0:
         raise InvalidRecord(f"a batch of {header.record_count} records")
     if header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
+
+
+def _check_sparse_offsets(header: BatchHeader) -> None:
+    if header.record_count < 0 or header.last_offset_delta < max(0, header.record_count - 1):
         raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
 
 

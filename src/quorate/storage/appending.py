@@ -35,7 +35,9 @@ class AppendInfo(msgspec.Struct, frozen=True):
     duplicate: bool = False
 
 
-def append_as_leader(state: LogState, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+def append_as_leader(
+    state: LogState, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, keep_offsets: bool
+) -> AppendInfo:
     found = read_batches(batches)
     if not found:
         raise CorruptBatch("nothing to append")
@@ -43,6 +45,8 @@ def append_as_leader(state: LogState, batches: memoryview, *, leader_epoch: Lead
     original = state.producers.check(headers)
     if original is not None:
         return _duplicate(state, original)
+    if keep_offsets:
+        _check_follows(state, headers)
     _check_sizes(state, headers, len(batches))
     stamps = state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if not stamps:
@@ -107,6 +111,18 @@ def _duplicate(state: LogState, original: ProducedBatch) -> AppendInfo:
     return AppendInfo(
         original.base_offset, original.last_offset, log_append_time_ms, state.log_start_offset, duplicate=True
     )
+
+
+def _check_follows(state: LogState, headers: Sequence[BatchHeader]) -> None:
+    """Whoever knows the log's end may append, and nobody else: that holds without any memory of producers."""
+    next_offset = state.log_end_offset
+    for header in headers:
+        if header.base_offset != next_offset:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"a batch for offset {header.base_offset}, where {next_offset} is next",
+            )
+        next_offset = header.next_offset
 
 
 def _check_sizes(state: LogState, headers: Sequence[BatchHeader], size_bytes: int) -> None:

@@ -81,13 +81,18 @@ class PartitionLog:
         """To look at, not to change."""
         return self._state.producers
 
-    def append_as_leader(self, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+    def append_as_leader(
+        self, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, keep_offsets: bool = False
+    ) -> AppendInfo:
         """Give the batches their offsets, in place, and write them; their CRCs must have been checked.
 
-        Raises MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
+        With ``keep_offsets`` they have them, and must follow the end of the log. Raises MESSAGE_TOO_LARGE,
+        INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
         """
         self._state.require_usable()
-        return appending.append_as_leader(self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms)
+        return appending.append_as_leader(
+            self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=keep_offsets
+        )
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
         """Write batches as their leader has them. Checks the CRCs, and that the offsets follow."""

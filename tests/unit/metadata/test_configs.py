@@ -7,8 +7,14 @@ from quorate.kernel.ids import NodeId, TopicName
 from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.commands import AlterBrokerConfigs, AlterTopicConfigs, ConfigChange, ConfigOperation, CreateTopic
 from quorate.metadata.config_definitions import ConfigType, find_definition
-from quorate.metadata.effective_configs import ConfigEntry, ConfigSource, topic_entries, topic_values
-from quorate.metadata.topic_configs import TOPIC_CONFIGS
+from quorate.metadata.effective_configs import (
+    ConfigEntry,
+    ConfigSource,
+    shown_topic_configs,
+    topic_entries,
+    topic_values,
+)
+from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID, TOPIC_CONFIGS
 from tests.unit.metadata.cluster import Cluster
 
 ORDERS = TopicName("orders")
@@ -131,6 +137,30 @@ def test_a_bad_change_changes_nothing(change: ConfigChange, code: ErrorCode) -> 
         cluster.do(AlterTopicConfigs(name=ORDERS, changes=(set_to("segment.ms", "1"), change)))
     assert caught.value.code is code
     assert cluster.image.topics[ORDERS].configs == {}
+
+
+def test_state_of_a_topic_is_given_at_its_creation_and_only_taken_away_later() -> None:
+    cluster = cluster_with_topic()
+    given = set_to(RESTORE_PRODUCER_ID, "7")
+    with pytest.raises(KafkaError, match="when it is created") as caught:
+        cluster.do(AlterTopicConfigs(name=ORDERS, changes=(given,)))
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    cluster.do(CreateTopic(name="back", partition_count=1, replication_factor=1, configs={RESTORE_PRODUCER_ID: "7"}))
+    back = TopicName("back")
+
+    cluster.do(AlterTopicConfigs(name=back, changes=(given,)))
+    assert cluster.image.topics[back].configs == {RESTORE_PRODUCER_ID: "7"}
+    with pytest.raises(KafkaError):
+        cluster.do(AlterTopicConfigs(name=back, changes=(set_to(RESTORE_PRODUCER_ID, "8"),)))
+
+    delete = ConfigChange(key=RESTORE_PRODUCER_ID, operation=ConfigOperation.DELETE)
+    cluster.do(AlterTopicConfigs(name=back, changes=(delete,)))
+    assert cluster.image.topics[back].configs == {}
+
+
+def test_state_of_a_topic_is_shown_only_where_it_is_given() -> None:
+    assert RESTORE_PRODUCER_ID not in {each.name for each in shown_topic_configs({})}
+    assert RESTORE_PRODUCER_ID in {each.name for each in shown_topic_configs({RESTORE_PRODUCER_ID: "7"})}
 
 
 def test_read_only_broker_configs_cannot_be_changed_while_it_runs() -> None:

@@ -9,9 +9,8 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex
 from quorate.metadata.commands import CreateTopic
 from quorate.metadata.decisions import Answer
-from quorate.metadata.effective_configs import topic_entries
+from quorate.metadata.effective_configs import shown_topic_configs, topic_entries
 from quorate.metadata.image import Topic
-from quorate.metadata.topic_configs import TOPIC_CONFIGS
 from quorate.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -63,13 +62,11 @@ def _result(node: Node, name: str, outcome: Answer | KafkaError) -> CreatableTop
 
 
 def _configs(node: Node, topic: Topic) -> Sequence[CreatableTopicConfigs]:
-    entries = (
-        next(topic_entries(node.metadata.image, node.view, topic.configs, definition))
-        for definition in TOPIC_CONFIGS.values()
-    )
+    shown = shown_topic_configs(topic.configs)
+    entries = (next(topic_entries(node.metadata.image, node.view, topic.configs, definition)) for definition in shown)
     return [
-        CreatableTopicConfigs(name=name, value=entry.value, config_source=entry.source)
-        for name, entry in zip(TOPIC_CONFIGS, entries, strict=True)
+        CreatableTopicConfigs(name=definition.name, value=entry.value, config_source=entry.source)
+        for definition, entry in zip(shown, entries, strict=True)
     ]
 
 

@@ -13,8 +13,13 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import TopicName
 from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.config_definitions import ConfigDefinition
-from quorate.metadata.effective_configs import ConfigEntry, ConfigSource, broker_entries, topic_entries
-from quorate.metadata.topic_configs import TOPIC_CONFIGS
+from quorate.metadata.effective_configs import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    shown_topic_configs,
+    topic_entries,
+)
 from quorate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -57,7 +62,8 @@ def _resource(node: Node, resource: DescribeConfigsResource) -> tuple[Mapping[st
         topic = image.topics.get(TopicName(resource.resource_name))
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return TOPIC_CONFIGS, lambda definition: topic_entries(image, view, topic.configs, definition)
+        shown = {definition.name: definition for definition in shown_topic_configs(topic.configs)}
+        return shown, lambda definition: topic_entries(image, view, topic.configs, definition)
     broker = parse_broker_name(resource.resource_name)
     if broker is None:
         return BROKER_CONFIGS, lambda definition: (

@@ -14,6 +14,7 @@ from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
 from quorate.broker.recompression import recompress
+from quorate.broker.restored_batches import check_restored
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata.topic_names import INTERNAL_TOPICS
@@ -97,6 +98,8 @@ def _checked(api_version: int, partition: Partition, data: PartitionProduceData)
     """The batch, proven to be one that may be stored as it is."""
     if not isinstance(data.records, memoryview) or not data.records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The request has no record batch for this partition.")
+    if partition.settings.is_being_restored:
+        return check_restored(partition.settings, data.records, api_version)
     validate_produced(data.records, produce_version=api_version)
     if partition.log.config.compacts:
         check_keys(data.records)
