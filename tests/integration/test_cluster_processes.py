@@ -96,6 +96,20 @@ def test_cluster_goes_on_without_any_one_node(cluster: QuorateCluster, victim: i
     eventually(lambda: all_in_sync(cluster), "the node to be in sync again")
 
 
+def test_quorum_leader_that_is_told_to_stop_hands_over_first(cluster: QuorateCluster) -> None:
+    with client_of(cluster) as client:
+        leader = client.quorum.describe().leader
+    assert leader is not None
+    stopping = cluster.nodes[leader]
+
+    assert stopping.stop() == 0
+
+    assert f"quorum handed over node={leader}" in stopping.process.output()
+    with client_of(cluster, *[node_id for node_id in IDS if node_id != leader]) as client:
+        assert client.quorum.describe().leader not in (None, leader)
+    cluster.restart([leader])
+
+
 def test_everything_is_there_after_all_nodes_were_killed_at_once(cluster: QuorateCluster) -> None:
     with client_of(cluster) as client:
         create(client, "survivor", partitions=5)

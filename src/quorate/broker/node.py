@@ -219,6 +219,7 @@ class Node:
         """Before a stop: let others take over what this node leads, so that their clients hardly notice."""
         if len(self.metadata.image.live_brokers) > 1:
             await self._registration.leave(self.config.stop_grace_ms)
+            await self.quorum.hand_over(self.config.stop_grace_ms)
 
     def release_waiting_requests(self) -> None:
         """Before a stop: answer the requests that would otherwise wait for others, parked joins and long polls."""

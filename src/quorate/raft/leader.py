@@ -116,6 +116,8 @@ class Leader:
 
     def lose_connection(self, peer: NodeId) -> None:
         """What was in flight is lost. That the peer is gone for good is not for this to say."""
+        if self._transfer is not None and self._transfer.target == peer:
+            self._end_transfer(stepped_down=False)
         progress = self._replication.peer(peer)
         if progress is not None:
             progress.lose_connection()

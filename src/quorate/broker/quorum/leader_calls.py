@@ -68,6 +68,12 @@ class LeaderCalls:
         if not waiting.done():
             waiting.set_result(None)
 
+    async def wait_for_leader(self, timeout_ms: float) -> None:
+        """Return when somebody is known to lead, or at the deadline."""
+        deadline = self._loop.time() + timeout_ms / 1000
+        while self._known_leader() is None and (left_s := deadline - self._loop.time()) > 0:
+            await asyncio.wait([self._leader_changed], timeout=left_s)
+
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]:
         """The leader's answer, and whether an earlier attempt may have had an effect already.
 

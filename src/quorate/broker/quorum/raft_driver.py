@@ -95,6 +95,10 @@ class RaftDriver:
     def committed_membership(self) -> Membership:
         return self._raft.committed_membership
 
+    def log_end_offsets(self) -> dict[NodeId, Offset]:
+        """How far the leader knows each other member to have the log; nothing where this node does not lead."""
+        return self._raft.match_end_offsets()
+
     def describe(self) -> Description:
         """How far each member has come, as the leader knows it."""
         leader = self.state.leader
@@ -158,6 +162,10 @@ class RaftDriver:
     async def read_offset(self) -> Offset:
         """Up to where an image must have come for a read that misses nothing which was agreed on before now."""
         return await self._ask(lambda ticket, now: e.ReadIndex(ticket=ticket, now_ms=now))
+
+    async def hand_over(self, successor: NodeId) -> None:
+        """Have another voter lead; returns once this node does not. ``NotQuorumLeader`` where nothing came of it."""
+        await self._ask(lambda ticket, now: e.TransferLeadership(target=successor, ticket=ticket, now_ms=now))
 
     async def _ask(self, event: Callable[[int, int], e.RaftEvent]) -> Offset:
         if self._stopped:
@@ -281,8 +289,10 @@ class RaftDriver:
                 future.set_exception(NotQuorumLeader("another leader came first", self._raft.quorum_state.leader))
             case o.ProposalUncertain():
                 future.set_exception(OutcomeUnknown("a snapshot took the place of the log"))
+            case o.TransferFinished(stepped_down=True):
+                future.set_result(self._applied_end_offset)
             case o.TransferFinished():
-                return  # The core can hand over; nothing here asks for it.
+                future.set_exception(NotQuorumLeader("the successor did not take over", self._raft.quorum_state.leader))
             case _:
                 assert_never(outcome)
 
