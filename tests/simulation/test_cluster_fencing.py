@@ -10,9 +10,9 @@ from tests.simulation.world.world import World
 _FAST_S = 1.0
 
 
-def _shape(seed: int) -> Shape:
+def _shape(seed: int, voters: int = 3) -> Shape:
     shape = draw_shape(seed, ("none",))
-    while len(shape.voters) != 3 or shape.session_ms < 3_000 or shape.learners:
+    while len(shape.voters) != voters or shape.session_ms < 3_000 or shape.learners:
         seed += 1_000
         shape = draw_shape(seed, ("none",))
     return shape
@@ -60,5 +60,25 @@ def test_a_frozen_broker_is_fenced_after_its_session_and_not_before(seed: int, l
         await world.until(lambda: cluster.truth.latest.is_live(gone.node_id), within_s=session_s)
 
     with World(seed) as world, scaled_down(shape):
+        cluster = SimulatedCluster(world, shape)
+        world.run(scenario())
+
+
+def test_a_leader_that_was_frozen_itself_takes_nobody_for_gone() -> None:
+    """Its own broker's heartbeats stood still too: fenced, it would have no place for a new topic."""
+    shape = _shape(1, voters=1)
+
+    async def scenario() -> None:
+        await cluster.start(cluster.members)
+        (member,) = cluster.members
+        await world.sleep(shape.heartbeat_ms / 1000 * 2)
+        member.host.freeze()
+        await world.sleep(shape.session_ms / 1000 * 1.5)
+        member.host.thaw()
+        for _ in range(100):
+            await world.sleep(shape.session_ms / 1000 / 50)
+            assert cluster.truth.latest.is_live(member.node_id)
+
+    with World(1) as world, scaled_down(shape):
         cluster = SimulatedCluster(world, shape)
         world.run(scenario())

@@ -34,6 +34,10 @@ from quorate.raft.membership import (
 logger = logging.getLogger(__name__)
 
 
+#: A timer that is so late shows that this process was frozen or starved.
+_AWAY_MS = 100
+
+
 class Neighbours(Protocol):
     def is_refusing(self, node_id: NodeId) -> bool:
         """Whether no process listens where the node used to."""
@@ -220,7 +224,11 @@ class Leadership:
         self._timer = self._loop.call_at(deadline_ms / 1000, self._end_sessions)
 
     def _end_sessions(self) -> None:
+        assert self._timer is not None
+        late_ms = round((self._loop.time() - self._timer.when()) * 1000)
         self._timer = None
+        if late_ms > _AWAY_MS:
+            self._sessions.put_off(late_ms)
         for node_id in self._sessions.expired(self._now_ms()):
             self._sessions.ended(node_id)
             self._run(self._fence(node_id, "its session ended"))
