@@ -1,7 +1,8 @@
 import pytest
 
-from quorate.groups.partitioning import java_string_hash, partition_for_group
+from quorate.groups.partitioning import partition_for_group
 from quorate.kernel.ids import GroupId
+from quorate.kernel.java_hash import java_string_hash
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,23 @@
+"""Java's hash of a string, by which Apache Kafka places groups and transactional ids on partitions. Pure.
+
+Clients never compute it, but tools and restored logs rely on the placement.
+"""
+
+_SMALLEST_INT32 = -(2**31)
+
+
+def java_placement(text: str, partition_count: int) -> int:
+    """Which of so many partitions the text belongs to."""
+    value = java_string_hash(text)
+    # The smallest int32 has no positive counterpart in Java; Kafka takes 0 for it.
+    magnitude = 0 if value == _SMALLEST_INT32 else abs(value)
+    return magnitude % partition_count
+
+
+def java_string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: base 31 over UTF-16 code units, wrapped to a signed 32-bit number."""
+    code_units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for index in range(0, len(code_units), 2):
+        value = (31 * value + (code_units[index] << 8 | code_units[index + 1])) & 0xFFFFFFFF
+    return value - 2**32 if value & 0x80000000 else value
