@@ -60,6 +60,9 @@ class SimulatedClock:
 class _Client:
     peer_host = "client"
 
+    def mute(self, duration_ms: int) -> None:
+        """Nothing is sent that a quota would hold back."""
+
 
 class SimulatedNode:
     """One life of a node: from a start on whatever the disk holds to a stop or a power cut."""

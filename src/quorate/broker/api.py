@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and in which version of the request."""
+    """Who asks, in which version of the request, and how to hold it back."""
 
     api_version: int
     client_id: str | None
     client_host: str
+    #: Of the whole request.
+    size_bytes: int
+    #: Reads nothing from the connection for so many milliseconds.
+    mute: Callable[[int], None]
+    #: Who the client has shown to be; Kafka's name for one that did not have to.
+    user: str = "ANONYMOUS"
 
 
 #: A response at once, one that comes later, or none at all (Produce with acks=0).

@@ -38,6 +38,7 @@ class Dispatcher:
     def __init__(self, node: Node, connection: ServerConnection) -> None:
         self._node = node
         self._connection = connection
+        self._mute = connection.mute
 
     def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
         try:
@@ -50,13 +51,17 @@ class Dispatcher:
         except ProtocolError as error:
             logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
             raise CloseConnection(str(error)) from error
-        return self._handle(api, header, request)
+        return self._handle(api, header, request, len(frame))
 
     def _handle(
-        self, api: Api, header: RequestHeader, request: object
+        self, api: Api, header: RequestHeader, request: object, size_bytes: int
     ) -> "Reply | asyncio.Future[Reply | None] | None":
         context = RequestContext(
-            api_version=header.api_version, client_id=header.client_id, client_host=self._connection.peer_host
+            api_version=header.api_version,
+            client_id=header.client_id,
+            client_host=self._connection.peer_host,
+            size_bytes=size_bytes,
+            mute=self._mute,
         )
         try:
             result = api.handle(self._node, context, request)

@@ -30,6 +30,8 @@ from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
+from quorate.broker.quotas.client_quotas import ClientQuotas
+from quorate.broker.quotas.windowed_rate import WindowConfig
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.replication import Replication
 from quorate.kernel.address import Address
@@ -91,6 +93,7 @@ class Node:
             new_session_id=lambda: self.random.randrange(1, 2**31),
         )
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
+        self.quotas = self._make_quotas()
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
         self.groups = GroupCoordinator(self)
         self.groups.start()
@@ -181,6 +184,15 @@ class Node:
         values = topic_values(self.metadata.image, self.view, partition.identity.topic)
         named = cast(tuple[str, ...], values["leader.replication.throttled.replicas"])
         return "*" in named or f"{partition.identity.partition}:{self.config.node_id}" in named
+
+    def _make_quotas(self) -> ClientQuotas:
+        window = WindowConfig(
+            sample_count=self.int_config("quota.window.num"),
+            sample_size_ms=self.int_config("quota.window.size.seconds") * 1000,
+        )
+        quotas = ClientQuotas(window, self.metadata.image, self.loop.time)
+        self.metadata.subscribe(quotas.metadata_changed)
+        return quotas
 
     def _make_housekeeping(self) -> Housekeeping:
         return Housekeeping(

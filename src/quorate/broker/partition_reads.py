@@ -50,7 +50,8 @@ class PartitionReads:
         self._isolation_level = isolation_level
         self._positions: dict[Partition, list[int]] = {}
         self._changed: set[int] = set()
-        self._size_bytes = 0
+        #: Of all records found so far.
+        self.size_bytes = 0
         self._has_news = False
         self._wake_scheduled = False
         self._enough: asyncio.Future[None] | None = None
@@ -59,7 +60,7 @@ class PartitionReads:
     @property
     def is_enough(self) -> bool:
         """Whether to answer now: bytes as asked, or something that the client should hear at once."""
-        return self._has_news or self._size_bytes >= self._min_bytes
+        return self._has_news or self.size_bytes >= self._min_bytes
 
     def wait(self, max_wait_ms: int) -> "asyncio.Future[None]":
         """Watch the partitions from this moment on; the future is done when there is enough, or the time is up."""
@@ -80,7 +81,7 @@ class PartitionReads:
         self._wake_scheduled = False
         changed, self._changed = sorted(self._changed), set()
         for position in changed:
-            self._size_bytes -= len(self.results[position].records or _NO_RECORDS)
+            self.size_bytes -= len(self.results[position].records or _NO_RECORDS)
             self.results[position] = self._read(position)
         if self.is_enough:
             self.stop_waiting()
@@ -136,7 +137,7 @@ class PartitionReads:
             self._has_news = True
         else:
             records = self._records(partition, Offset(request.fetch_offset), request.partition_max_bytes)
-        self._size_bytes += len(records)
+        self.size_bytes += len(records)
         return PartitionData(
             partition_index=request.partition,
             high_watermark=partition.high_watermark,
@@ -164,9 +165,9 @@ class PartitionReads:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        budget = min(max_bytes, self._max_bytes - self._size_bytes)
+        budget = min(max_bytes, self._max_bytes - self.size_bytes)
         # One batch always goes out, however large, or a consumer could never pass it (KIP-74).
-        minimum_one_batch = self._size_bytes == 0
+        minimum_one_batch = self.size_bytes == 0
         if offset >= partition.high_watermark or (budget <= 0 and not minimum_one_batch):
             return _NO_RECORDS
         piece = log.read(

@@ -257,6 +257,22 @@ _OWN = (
         documentation="How long the state of an idle idempotent producer is kept.",
     ),
     ConfigDefinition(
+        name="quota.window.num",
+        type=ConfigType.INT,
+        default="11",
+        check=at_least(1),
+        read_only=True,
+        documentation="The number of samples over which the rates of client quotas are measured.",
+    ),
+    ConfigDefinition(
+        name="quota.window.size.seconds",
+        type=ConfigType.INT,
+        default="1",
+        check=at_least(1),
+        read_only=True,
+        documentation="The length of one sample of a client quota's rate.",
+    ),
+    ConfigDefinition(
         name="replica.lag.time.max.ms",
         type=ConfigType.LONG,
         default="10000",

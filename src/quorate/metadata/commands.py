@@ -11,6 +11,7 @@ from uuid import UUID
 import msgspec
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.metadata.quota_entities import QuotaEntityPart
 from quorate.metadata.records import NO_INCARNATION
 
 
@@ -84,6 +85,19 @@ class AlterBrokerConfigs(TaggedCommand, frozen=True, kw_only=True):
     node_id: NodeId | None
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
+
+
+class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    #: None takes the quota away.
+    value: float | None
+
+
+class AlterClientQuota(TaggedCommand, frozen=True, kw_only=True):
+    """Change the quotas of one entity, whose parts may come in any order."""
+
+    entity: tuple[QuotaEntityPart, ...]
+    changes: tuple[QuotaChange, ...]
 
 
 class AllocateProducerIds(TaggedCommand, frozen=True, kw_only=True):
@@ -216,6 +230,7 @@ Command = (
     | CreatePartitions
     | AlterTopicConfigs
     | AlterBrokerConfigs
+    | AlterClientQuota
     | AllocateProducerIds
     | RegisterBroker
     | UnfenceBroker

@@ -19,6 +19,7 @@ from quorate.metadata.brokers import (
     unfence_broker,
     unregister_broker,
 )
+from quorate.metadata.client_quotas import decide_client_quota
 from quorate.metadata.cluster_ids import new_cluster_id
 from quorate.metadata.config_changes import decide_broker_configs, decide_topic_configs
 from quorate.metadata.decisions import Decision
@@ -90,6 +91,8 @@ class Controller:
                 return Decision(records=decide_topic_configs(image, rules, command))
             case c.AlterBrokerConfigs():
                 return Decision(records=decide_broker_configs(image, self._view, command))
+            case c.AlterClientQuota():
+                return Decision(records=decide_client_quota(image, command))
             case c.AllocateProducerIds(count=count):
                 return _allocate_producer_ids(image, count)
             case _:
@@ -103,6 +106,7 @@ _ContentCommand = (
     | c.CreatePartitions
     | c.AlterTopicConfigs
     | c.AlterBrokerConfigs
+    | c.AlterClientQuota
     | c.AllocateProducerIds
 )
 

@@ -14,6 +14,7 @@ from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata import records as r
 from quorate.metadata.image_draft import ImageDraft
 from quorate.metadata.image_parts import Broker, Delta, HostedPartitions, PartitionState, Topic, TopicPartition
+from quorate.metadata.quota_entities import QuotaEntity
 
 __all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicPartition"]
 
@@ -35,6 +36,7 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
     hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
     #: Dynamic configs by node; the key None holds the cluster-wide defaults.
     broker_configs: Mapping[NodeId | None, Mapping[str, str]] = MappingProxyType({})
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     next_producer_id: ProducerId = ProducerId(0)
 
     def topic_by_id(self, topic_id: TopicId) -> Topic | None:

@@ -3,7 +3,7 @@
 Tables are copied on the first write to them, so that a batch costs what it touches.
 """
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 
@@ -12,11 +12,13 @@ from quorate.metadata import records as r
 from quorate.metadata.copy_on_write import CopyOnWrite
 from quorate.metadata.hosting_index import HostingDraft
 from quorate.metadata.image_parts import Broker, Delta, PartitionState, Topic, TopicPartition
+from quorate.metadata.quota_entities import QuotaEntity
 from quorate.metadata.topic_names import can_collide, collision_key
 
 if TYPE_CHECKING:
     from quorate.metadata.image import MetadataImage
 
+Value = TypeVar("Value")
 _BrokerRecord = r.BrokerRegistered | r.BrokerFenced | r.BrokerUnfenced | r.BrokerShutdownStarted | r.BrokerUnregistered
 
 
@@ -31,6 +33,7 @@ class ImageDraft:
         self._topic_names = CopyOnWrite(base.topic_names)
         self._collision_keys = CopyOnWrite(base.collision_keys)
         self._broker_configs = CopyOnWrite(base.broker_configs)
+        self._client_quotas = CopyOnWrite(base.client_quotas)
         self._hosting = HostingDraft(base.hosted)
         self._partitions: dict[TopicName, dict[PartitionIndex, PartitionState]] = {}
         self._configs: dict[TopicName, dict[str, str]] = {}
@@ -48,6 +51,8 @@ class ImageDraft:
                 self._change_topic_config(topic_id, key, value)
             case r.BrokerConfigChanged(node_id=node_id, key=key, value=value):
                 self._change_broker_config(node_id, key, value)
+            case r.ClientQuotaChanged(entity=entity, key=key, value=value):
+                self._change_client_quota(entity, key, value)
             case r.ProducerIdsAllocated(next_producer_id=next_producer_id):
                 self._next_producer_id = next_producer_id
             case r.ClusterFormed(cluster_id=cluster_id):
@@ -75,6 +80,7 @@ class ImageDraft:
             collision_keys=self._collision_keys.current,
             hosted=self._hosting.finish(),
             broker_configs=self._broker_configs.current,
+            client_quotas=self._client_quotas.current,
             next_producer_id=self._next_producer_id,
         )
         return image, self._changes.delta()
@@ -129,6 +135,14 @@ class ImageDraft:
         else:
             self._broker_configs.discard(node_id)
         self._changes.brokers_reconfigured = True
+
+    def _change_client_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        quotas = dict(self._client_quotas.get(entity) or {})
+        _set_or_remove(quotas, key, value)
+        if quotas:
+            self._client_quotas[entity] = quotas
+        else:
+            self._client_quotas.discard(entity)
 
     def _register_broker(self, record: r.BrokerRegistered) -> None:
         self._brokers[record.node_id] = Broker(
@@ -206,8 +220,8 @@ def partition_state(record: r.PartitionChanged) -> PartitionState:
     )
 
 
-def _set_or_remove(configs: dict[str, str], key: str, value: str | None) -> None:
+def _set_or_remove(table: dict[str, Value], key: str, value: Value | None) -> None:
     if value is None:
-        configs.pop(key, None)
+        table.pop(key, None)
     else:
-        configs[key] = value
+        table[key] = value

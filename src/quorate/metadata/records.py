@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.metadata.quota_entities import QuotaEntity
 
 #: Of a broker that was registered without naming its start: two such registrations are never the same one.
 NO_INCARNATION = UUID(int=0)
@@ -103,6 +104,14 @@ class BrokerConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker
     value: str | None
 
 
+class ClientQuotaChanged(MetadataRecord, frozen=True, kw_only=True, tag="client-quota-changed"):
+    """One quota of one entity; a value of None takes it away."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
 class ProducerIdsAllocated(MetadataRecord, frozen=True, kw_only=True, tag="producer-ids-allocated"):
     """All producer ids below ``next_producer_id`` have been given to some broker and are never given again."""
 
@@ -121,6 +130,7 @@ AnyRecord = (
     | PartitionChanged
     | TopicConfigChanged
     | BrokerConfigChanged
+    | ClientQuotaChanged
     | ProducerIdsAllocated
 )
 

@@ -2,7 +2,7 @@
 
 The handler may answer at once, later (a future), or not at all. Whatever finishes first, replies wait their turn, and
 all that became ready during one read event leaves in one write. Reading stops while the peer does not take its replies
-or has too many requests under way: that is the back-pressure.
+or has too many requests under way: that is the back-pressure. It also stops while the connection is muted.
 """
 
 import asyncio
@@ -55,24 +55,26 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._in_read_event = False
         self._ending = False
         self._close_reason: str | None = None
+        self._muted_until = 0.0
+        self._unmute_timer: asyncio.TimerHandle | None = None
         self.last_active = now()
         self.peer_host = ""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the peer is owed nothing."""
-        return not self._pending and not self._outbox.is_blocked
+        """Whether the peer is owed nothing, be it an answer or a hearing."""
+        return not self._pending and not self._outbox.is_blocked and self._unmute_timer is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class.
+        self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
         is_plain = transport.get_extra_info("sslcontext") is None
         connected = transport.get_extra_info("socket")
         room = None
         if connected is not None and is_plain:
-            loop = asyncio.get_running_loop()
-            room = SocketRoom(loop, connected.fileno(), self._limits.send_buffer_bytes)
+            room = SocketRoom(self._loop, connected.fileno(), self._limits.send_buffer_bytes)
         self._outbox = Outbox(self._transport, room, self._outbox_unblocked)
         self._handle = self._observer.connection_opened(self)
 
@@ -81,6 +83,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             pending.cancel()
         self._pending.clear()
         self._outbox.close()
+        self._stop_muting()
         self._observer.connection_closed(self, self._close_reason or (str(exc) if exc else None))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
@@ -110,8 +113,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Take no more requests; close once the replies that are owed have been sent."""
         self._ending = True
         self._close_reason = reason
+        self._stop_muting()
         self._update_reading()
         self._flush()
+
+    def mute(self, duration_ms: int) -> None:
+        """Serve no further request for this long, or longer if it was told so before; replies still go out."""
+        until = self._now() + duration_ms / 1000
+        if until <= self._muted_until or self._ending:
+            return
+        self._stop_muting()
+        self._muted_until = until
+        self._unmute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
 
     def abort(self, reason: str) -> None:
         self._close_reason = reason
@@ -177,9 +190,26 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._ending and self.is_quiet and not self._transport.is_closing():
             self._transport.close()
 
+    def _unmute(self) -> None:
+        self._stop_muting()
+        self.last_active = self._now()
+        if not self._transport.is_closing():
+            # Frames may be waiting in the buffer; no read event will come for them.
+            self._serve_frames()
+
+    def _stop_muting(self) -> None:
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+            self._unmute_timer = None
+
     def _has_to_wait(self) -> bool:
         """Whether no further request is taken for now."""
-        return self._ending or self._outbox.is_blocked or len(self._pending) >= self._limits.max_requests_in_flight
+        return (
+            self._ending
+            or self._unmute_timer is not None
+            or self._outbox.is_blocked
+            or len(self._pending) >= self._limits.max_requests_in_flight
+        )
 
     def _update_reading(self) -> None:
         # Reading stops when there is something to leave unread: a peer that waits for its reply sends nothing.

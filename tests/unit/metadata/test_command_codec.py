@@ -9,6 +9,7 @@ from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, Partiti
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_commands, decode_outcomes, encode_commands, encode_outcomes
 from quorate.metadata.decisions import Answer, Decision
+from quorate.metadata.quota_entities import QuotaEntityPart
 from tests.unit.metadata.cluster import Cluster
 
 SEVEN, EPOCH, ORDERS, FIRST = NodeId(7), BrokerEpoch(3), TopicName("orders"), PartitionIndex(0)
@@ -23,6 +24,10 @@ COMMANDS: list[c.Command] = [
         name=ORDERS, changes=(c.ConfigChange(key="k", operation=c.ConfigOperation.APPEND, value="v"),), replace_all=True
     ),
     c.AlterBrokerConfigs(node_id=None, changes=(c.ConfigChange(key="k", operation=c.ConfigOperation.DELETE),)),
+    c.AlterClientQuota(
+        entity=(QuotaEntityPart("user", None), QuotaEntityPart("client-id", "app")),
+        changes=(c.QuotaChange(key="k", value=0.5), c.QuotaChange(key="l", value=None)),
+    ),
     c.AllocateProducerIds(count=5),
     c.RegisterBroker(
         node_id=SEVEN, host="h", port=1, rack="r", incarnation=UUID(int=4), peer_address="h:2", fenced=False

@@ -11,6 +11,7 @@ from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIn
 from quorate.metadata import commands as c
 from quorate.metadata.image import HostedPartitions, MetadataImage, PartitionState, TopicPartition
 from quorate.metadata.image_difference import difference
+from quorate.metadata.quota_entities import QuotaEntityPart
 from quorate.metadata.snapshot import decode_image, encode_image
 from quorate.metadata.topic_names import can_collide, collision_key
 from tests.unit.metadata.cluster import Cluster
@@ -106,6 +107,13 @@ plain_commands: st.SearchStrategy[c.Command] = st.one_of(
     st.builds(c.DrainBroker, node_id=node_ids),
     st.builds(c.RebalancePartitions, max_moves=st.none() | st.integers(0, 2)),
     st.builds(c.AllocateProducerIds, count=st.integers(1, 9)),
+    st.builds(
+        c.AlterClientQuota,
+        entity=st.sampled_from([(QuotaEntityPart("user", None),), (QuotaEntityPart("client-id", "a"),)]),
+        changes=st.tuples(
+            st.builds(c.QuotaChange, key=st.just("producer_byte_rate"), value=st.sampled_from([None, 1000.0, 2000.0]))
+        ),
+    ),
     st.builds(
         c.AlterBrokerConfigs,
         node_id=st.none() | node_ids,

@@ -76,6 +76,8 @@ class Peer:
             return self.pending[payload]
         if payload.startswith(b"none"):
             return None
+        if payload.startswith(b"mute"):
+            self.connection.mute(duration_ms=1)
         if payload.startswith(b"bad"):
             raise CloseConnection("bad request")
         return [payload]
@@ -130,6 +132,35 @@ def test_too_many_requests_in_flight_stop_the_reading_until_some_are_answered() 
             await turn()
         assert b"".join(peer.transport.writes) == b"1234"
         assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_a_muted_connection_answers_but_serves_nothing_more_until_its_time_is_over() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1", b"mute", b"a", b"b")
+        assert peer.served == [b"later-1", b"mute"]
+        assert not peer.transport.reading
+        assert not peer.connection.is_quiet
+        peer.pending[b"later-1"].set_result([b"first"])
+        await turn()
+        assert b"".join(peer.transport.writes) == b"firstmute"
+        while peer.served[-1] != b"b":
+            await asyncio.sleep(0)
+        assert b"".join(peer.transport.writes) == b"firstmuteab"
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_a_muted_connection_that_is_ended_closes_at_once() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"mute", b"a")
+        peer.connection.end("the node stops")
+        assert peer.transport.closed
+        assert peer.served == [b"mute"]
 
     run(scenario)
 

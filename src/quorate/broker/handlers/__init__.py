@@ -3,6 +3,7 @@
 from quorate.broker.api import Api
 from quorate.broker.handlers import (
     add_raft_voter,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -11,6 +12,7 @@ from quorate.broker.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -42,6 +44,7 @@ from quorate.broker.handlers import (
 
 _MODULES = (
     add_raft_voter,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -50,6 +53,7 @@ _MODULES = (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,

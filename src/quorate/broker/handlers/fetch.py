@@ -1,6 +1,7 @@
 """Fetch, versions 4 to 18, with sessions (KIP-227) and topic ids from version 13 on.
 
-A consumer that names its rack is sent to an in-sync replica there (KIP-392). Gap: quotas are not applied.
+A consumer that names its rack is sent to an in-sync replica there (KIP-392). One over its quota still gets what it
+asked for, but its connection is not read from for a time (KIP-219).
 """
 
 import asyncio
@@ -34,7 +35,7 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Handle
         node,
         list(plan.targets.values()),
         api_version=context.api_version,
-        max_bytes=min(request.max_bytes, node.fetch_max_bytes),
+        max_bytes=node.quotas.fetch_max_bytes(context, min(request.max_bytes, node.fetch_max_bytes)),
         min_bytes=request.min_bytes,
         isolation_level=request.isolation_level,
         rack_id=request.rack_id,
@@ -68,10 +69,16 @@ def _response(node: Node, context: RequestContext, plan: FetchPlan, reads: Parti
     where: Sequence[NodeEndpoint] = ()
     if leaders and context.api_version >= _ENDPOINTS_FROM:
         where = endpoints(node.metadata.image, leaders, NodeEndpoint)
+    throttle_time_ms = node.quotas.throttle_fetch(context, reads.size_bytes)
     if session is None:
-        return FetchResponse(responses=topics, node_endpoints=where)
+        return FetchResponse(throttle_time_ms=throttle_time_ms, responses=topics, node_endpoints=where)
     session.move_to_the_end([key for key, data in zip(plan.targets, reads.results, strict=True) if data.records])
-    return FetchResponse(session_id=session.session_id, responses=topics, node_endpoints=where)
+    return FetchResponse(
+        throttle_time_ms=throttle_time_ms,
+        session_id=session.session_id,
+        responses=topics,
+        node_endpoints=where,
+    )
 
 
 API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle)

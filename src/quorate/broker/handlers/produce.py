@@ -2,7 +2,8 @@
 
 Versions 0 to 2 are there because librdkafka stops compressing without them; every partition of such a request is
 answered with UNSUPPORTED_VERSION.
-Gaps: transactional ids are refused until there are transactions; quotas are not applied.
+A producer over its quota is answered with the time for which its connection is not read from (KIP-219).
+Gap: transactional ids are refused until there are transactions.
 """
 
 from collections.abc import Sequence
@@ -39,13 +40,14 @@ _NO_HINT = PartitionProduceResponse().current_leader
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
     answers, uncommitted = _write(node, context.api_version, request)
+    throttle_time_ms = node.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
     if request.acks == -1 and uncommitted:
         # Made here, not when the coroutine first runs: the client's time counts from now.
         pending = PendingProduce(node.loop, request.timeout_ms, uncommitted)
-        return _respond_later(node, context.api_version, request, answers, pending)
-    return _response(node, request, answers)
+        return _respond_later(node, context.api_version, request, answers, pending, throttle_time_ms=throttle_time_ms)
+    return _response(node, request, answers, throttle_time_ms)
 
 
 def _write(
@@ -113,6 +115,8 @@ async def _respond_later(
     request: ProduceRequest,
     answers: list[PartitionProduceResponse],
     pending: PendingProduce,
+    *,
+    throttle_time_ms: int,
 ) -> ProduceResponse:
     errors = await pending.future
     if errors:
@@ -120,10 +124,12 @@ async def _respond_later(
         for position, error in errors.items():
             index = answers[position].index
             answers[position] = _refused(node, api_version, topics[position], index, error)
-    return _response(node, request, answers)
+    return _response(node, request, answers, throttle_time_ms)
 
 
-def _response(node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse]) -> ProduceResponse:
+def _response(
+    node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse], throttle_time_ms: int
+) -> ProduceResponse:
     remaining = iter(answers)
     where: Sequence[NodeEndpoint] = ()
     for answer in answers:
@@ -140,6 +146,7 @@ def _response(node: Node, request: ProduceRequest, answers: list[PartitionProduc
             )
             for topic in request.topic_data
         ],
+        throttle_time_ms=throttle_time_ms,
         node_endpoints=where,
     )
 

@@ -1,0 +1,59 @@
+"""AlterClientQuotas, versions 0 to 1: limits for users, client ids and addresses.
+
+Gap: an address must be one; Apache Kafka also takes host names.
+"""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.metadata.commands import AlterClientQuota, QuotaChange
+from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
+from quorate.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    RequestEntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+
+
+def handle(node: Node, context: RequestContext, request: AlterClientQuotasRequest) -> HandlerResult:
+    return _alter_all(node, request)
+
+
+async def _alter_all(node: Node, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    commands: dict[QuotaEntity, AlterClientQuota] = {}
+    repeated: set[QuotaEntity] = set()
+    for entry in request.entries:
+        command = _command(entry)
+        entity = quota_entity(command.entity)
+        if entity in commands:
+            repeated.add(entity)
+        commands[entity] = command
+    wanted = {entity: command for entity, command in commands.items() if entity not in repeated}
+    outcomes = await node.metadata.submit(list(wanted.values()), validate_only=request.validate_only) if wanted else []
+    errors = {
+        entity: outcome for entity, outcome in zip(wanted, outcomes, strict=True) if isinstance(outcome, KafkaError)
+    }
+    errors |= {
+        entity: KafkaError(ErrorCode.INVALID_REQUEST, "The entity is named more than once.") for entity in repeated
+    }
+    return AlterClientQuotasResponse(entries=[_result(entity, errors.get(entity)) for entity in commands])
+
+
+def _command(entry: RequestEntryData) -> AlterClientQuota:
+    return AlterClientQuota(
+        entity=tuple(QuotaEntityPart(part.entity_type, part.entity_name) for part in entry.entity),
+        changes=tuple(QuotaChange(key=op.key, value=None if op.remove else op.value) for op in entry.ops),
+    )
+
+
+def _result(entity: QuotaEntity, error: KafkaError | None) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=error.code if error else 0,
+        error_message=error.message if error else None,
+        entity=[ResponseEntityData(entity_type=part.type, entity_name=part.name) for part in entity],
+    )
+
+
+API = Api(request=AlterClientQuotasRequest, min_version=0, max_version=1, handle=handle)
