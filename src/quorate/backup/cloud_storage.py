@@ -56,6 +56,10 @@ class CloudStorage:
         with self.errors_told("write", name):
             obstore.put(self.store, name, content, mode="create")
 
+    def replace(self, name: str, content: bytes) -> None:
+        with self.errors_told("write", name):
+            obstore.put(self.store, name, content, mode="overwrite")
+
     def open_upload(self, name: str) -> "CloudUpload":
         return CloudUpload(self, name)
 

@@ -25,6 +25,10 @@ class DamagedManifest(BackupError):
     """A manifest is there and cannot be believed. It is never taken for "no backup yet"."""
 
 
+class ManifestPruned(BackupError):
+    """A manifest was there and was deleted on purpose."""
+
+
 class RequirementFailed(BackupError):
     """A commit was computed against another state than the one that it would follow."""
 

@@ -48,12 +48,10 @@ class LocalStorage:
             os.listdir(self._root)
 
     def put_if_absent(self, name: str, content: bytes) -> None:
-        upload = LocalUpload(self, name, f"{name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
-        try:
-            upload.write([content])
-            upload.complete(replace=False)
-        finally:
-            upload.abort()
+        self._store(name, content, replace=False)
+
+    def replace(self, name: str, content: bytes) -> None:
+        self._store(name, content, replace=True)
 
     def open_upload(self, name: str) -> "LocalUpload":
         return LocalUpload(self, name, name + PARTIAL_SUFFIX)
@@ -110,6 +108,14 @@ class LocalStorage:
         if os.access(parent, os.R_OK):
             _sync_folder(parent)
         self._synced_folders.add(folder)
+
+    def _store(self, name: str, content: bytes, *, replace: bool) -> None:
+        upload = LocalUpload(self, name, f"{name}.{uuid.uuid4().hex}{PARTIAL_SUFFIX}")
+        try:
+            upload.write([content])
+            upload.complete(replace=replace)
+        finally:
+            upload.abort()
 
     @contextmanager
     def errors_told(self, action: str, name: str) -> Iterator[None]:

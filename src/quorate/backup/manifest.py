@@ -173,6 +173,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     topics: list[TopicEntry] = []
     groups: list[GroupEntry] = []
     failures: list[Failure] = []
+    compacted_from: int | None = None  # The manifest that says the same with smaller segments.
 
     @property
     def is_complete(self) -> bool:

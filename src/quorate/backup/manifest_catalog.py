@@ -2,26 +2,45 @@
 
 Objects first, manifest last: nothing is published that names an object which is not there in its full size. And only
 one run can publish a number: the storage decides by put-if-absent, and a storage that does not decide is not used.
+
+A pruned manifest leaves a mark in its place. So a run that began before it was pruned, and is late, finds its number
+taken and stops, and a manifest that is missing without a mark is known to be lost.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from quorate.backup.errors import (
     BackupError,
     CommitConflict,
     DamagedManifest,
+    ManifestPruned,
     ObjectExists,
     ObjectNotFound,
     StorageError,
 )
 from quorate.backup.manifest import Manifest, SegmentEntry, decode_manifest, encode_manifest
 from quorate.backup.manifest_rules import check_manifest
-from quorate.backup.object_names import MANIFESTS, manifest_name, manifest_number, probe_name
-from quorate.backup.storage import ObjectStorage
+from quorate.backup.object_names import MANIFESTS, PRUNED_CONTENT, manifest_name, manifest_number, probe_name
+from quorate.backup.storage import ObjectInfo, ObjectStorage
 
 _REQUESTS_IN_FLIGHT = 16
+# A newest manifest that is pruned before it was read has a newer one behind it.
+_MAX_LOOKS = 10
+
+
+class Head(NamedTuple):
+    """What the next run follows: both from one look at the storage."""
+
+    manifest: Manifest | None
+    next_number: int  # Behind all that were ever used.
+
+
+class PrunedMark(NamedTuple):
+    number: int
+    modified_ms: int
 
 
 class ManifestCatalog:
@@ -33,13 +52,27 @@ class ManifestCatalog:
         self._probed = False
 
     def numbers(self) -> list[int]:
-        found = (manifest_number(each.name) for each in self._storage.objects(MANIFESTS))
-        return sorted(number for number in found if number is not None)
+        """Those of the manifests that are there; pruned ones are not."""
+        return self._unpruned(self._listed())
+
+    def marks(self) -> list[PrunedMark]:
+        listed = sorted(self._listed().items())
+        return [PrunedMark(number, info.modified_ms) for number, info in listed if _is_mark(info)]
+
+    def head(self) -> Head:
+        """The newest manifest. None only where the storage answered, and has none: anything else is an error."""
+        for _ in range(_MAX_LOOKS):
+            listed = self._listed()
+            next_number = max(listed, default=0) + 1
+            numbers = self._unpruned(listed)
+            if not numbers:
+                return Head(None, next_number)
+            with contextlib.suppress(ManifestPruned):
+                return Head(self.read(numbers[-1]), next_number)
+        raise StorageError(f"storage {self._storage.location.url} lists manifests that it does not have")
 
     def latest(self) -> Manifest | None:
-        """The newest manifest. None only where the storage answered, and has none: anything else is an error."""
-        numbers = self.numbers()
-        return self.read(numbers[-1]) if numbers else None
+        return self.head().manifest
 
     def read(self, number: int) -> Manifest:
         name = manifest_name(number)
@@ -47,6 +80,8 @@ class ManifestCatalog:
             data = self._storage.read(name)
         except ObjectNotFound:
             raise BackupError(f"backup {self.backup_id} has no manifest {number}") from None
+        if data == PRUNED_CONTENT:
+            raise ManifestPruned(f"manifest {number} of backup {self.backup_id} was pruned")
         manifest = decode_manifest(data, self._storage.url_of(name))
         if manifest.number != number or manifest.backup_id != self.backup_id:
             raise DamagedManifest(
@@ -57,9 +92,10 @@ class ManifestCatalog:
         return manifest
 
     def history(self) -> Iterator[Manifest]:
-        """Every manifest, the oldest first."""
-        for number in self.numbers():
-            yield self.read(number)
+        """Every manifest, the oldest first, but those that are pruned meanwhile."""
+        for number in sorted(self._listed()):  # Marks are read, too: what they replace might name objects.
+            with contextlib.suppress(ManifestPruned):
+                yield self.read(number)
 
     def probe(self, run_id: str) -> None:
         """Raise unless the storage can be written and refuses to put an object a second time."""
@@ -87,15 +123,14 @@ class ManifestCatalog:
         if not self._probed:
             self.probe(manifest.run_id)
         self._check_present(new_segments)
+        if max(self._listed(), default=0) > manifest.number:  # Marks of old numbers are not kept for ever.
+            raise self._conflict(manifest)
         try:
             self._storage.put_if_absent(manifest_name(manifest.number), encode_manifest(manifest))
         except ObjectExists:
             # A request that was sent again may have met the object of its own first try.
-            if self.read(manifest.number).run_id != manifest.run_id:
-                raise CommitConflict(
-                    f"another run has committed manifest {manifest.number} of backup {self.backup_id} first; "
-                    "nothing of this run was committed"
-                ) from None
+            if self._run_id_of(manifest.number) != manifest.run_id:
+                raise self._conflict(manifest) from None
         except StorageError:
             # The request may have succeeded, and only its answer been lost.
             if not self._is_published(manifest):
@@ -117,6 +152,32 @@ class ManifestCatalog:
         except BackupError:
             return False
 
+    def _run_id_of(self, number: int) -> str | None:
+        """None where the manifest was pruned."""
+        try:
+            return self.read(number).run_id
+        except ManifestPruned:
+            return None
+
+    def _conflict(self, manifest: Manifest) -> CommitConflict:
+        return CommitConflict(
+            f"another run has committed manifest {manifest.number} of backup {self.backup_id} first; "
+            "nothing of this run was committed"
+        )
+
+    def _unpruned(self, listed: dict[int, ObjectInfo]) -> list[int]:
+        numbers = sorted(number for number, info in listed.items() if not _is_mark(info))
+        for number in listed:
+            if not numbers or number > numbers[-1]:
+                # Nothing newer than what is taken for the newest may be there, damaged and as short as a mark.
+                with contextlib.suppress(ManifestPruned):
+                    self.read(number)
+        return numbers
+
+    def _listed(self) -> dict[int, ObjectInfo]:
+        found = ((manifest_number(each.name), each) for each in self._storage.objects(MANIFESTS))
+        return {number: each for number, each in found if number is not None}
+
 
 def list_backup_ids(storage: ObjectStorage) -> list[str]:
     """Folders below the storage's root that hold a manifest."""
@@ -124,5 +185,11 @@ def list_backup_ids(storage: ObjectStorage) -> list[str]:
 
 
 def _holds_manifest(storage: ObjectStorage, folder: str) -> bool:
-    names = (each.name.removeprefix(f"{folder}/") for each in storage.objects(f"{folder}/{MANIFESTS}"))
-    return any(manifest_number(name) is not None for name in names)
+    objects = storage.objects(f"{folder}/{MANIFESTS}")
+    named = ((manifest_number(each.name.removeprefix(f"{folder}/")), each) for each in objects)
+    return any(number is not None and not _is_mark(each) for number, each in named)
+
+
+def _is_mark(info: ObjectInfo) -> bool:
+    """By its size alone, so that a listing tells. No manifest is so short, unless it is damaged."""
+    return info.size_bytes == len(PRUNED_CONTENT)

@@ -36,6 +36,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     captured_ms: int
     settings: RunSettings
+    number: int | None = None  # None: the one after the previous manifest's.
 
 
 class StartAfresh(msgspec.Struct, frozen=True):
@@ -121,7 +122,8 @@ def commit(
     """The manifest after ``previous``; ``RequirementFailed`` where it is not what the updates were made for."""
     for requirement in requirements:
         _check(requirement, previous, run)
-    draft = _Draft(previous, 1 if previous is None else previous.number + 1)
+    following = 1 if previous is None else previous.number + 1
+    draft = _Draft(previous, following if run.number is None else run.number)
     for update in updates:
         draft.apply(update)
     manifest = Manifest(

@@ -12,6 +12,9 @@ MANIFESTS = "manifests/"
 TOPICS = "topics/"
 PROBES = "probes/"
 
+# What stands in the place of a manifest that was pruned, so that its number is never given again.
+PRUNED_CONTENT = b'{"pruned": true}\n'
+
 _MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")

@@ -48,6 +48,10 @@ class ObjectStorage(Protocol):
         """Store a small object; ``ObjectExists`` where there is one of that name."""
         ...
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Store a small object in place of whatever is there: at every moment one of the two is."""
+        ...
+
     def open_upload(self, name: str) -> Upload: ...
 
     def read(self, name: str) -> bytes:

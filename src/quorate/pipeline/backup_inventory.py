@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.backup.errors import BackupError
+from quorate.backup.errors import BackupError, ManifestPruned
 from quorate.backup.manifest import Manifest, SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import manifest_name
@@ -29,18 +29,24 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
     wanted = numbers[-1:] if newest_only else range(numbers[0], numbers[-1] + 1)
     segments: dict[str, SegmentEntry] = {}
     damages: list[Damage] = []
+    pruned = 0
     for number in reversed(wanted):
         try:
             manifest = catalog.read(number)
+        except ManifestPruned:
+            pruned += 1
+            continue
         except BackupError as error:
             damages.append(Damage(name=manifest_name(number), message=str(error)))
             continue
         for each in segments_of(manifest):
             segments.setdefault(each.name, each)  # A later manifest knows more of it: what was superseded.
+    if pruned == len(wanted):
+        return take_inventory(catalog, newest_only=newest_only)  # There are newer ones by now, or none at all.
     return Inventory(
         backup_id=catalog.backup_id,
         manifest_number=numbers[-1],
-        manifest_count=len(wanted),
+        manifest_count=len(wanted) - pruned,
         segments=list(segments.values()),
         damages=damages,
     )

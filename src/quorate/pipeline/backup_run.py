@@ -59,7 +59,7 @@ class BackupRuns:
         started = time.monotonic()
         run_id = uuid.uuid4().hex
         config = self._config
-        previous = self._catalog.latest()
+        previous, number = self._catalog.head()
         captured = self._capture(None if config.backup.mode is Mode.SNAPSHOT else previous)
         settings = PlannerSettings(range_bytes=config.backup.range_bytes)
         plan = plan_run(captured.cluster, previous, config.source.topics, config.backup.mode, settings)
@@ -68,7 +68,8 @@ class BackupRuns:
         results = [result for report in reports for result in report.results]
         failures = [*captured.failures, *_unreadable(results)]
         merged = merge_results(plan, results, groups=captured.groups, failures=failures)
-        manifest = commit(previous, self._describe(captured, run_id), merged.updates, merged.requirements)
+        run = self._describe(captured, run_id, number)
+        manifest = commit(previous, run, merged.updates, merged.requirements)
         if not commit_unchanged and previous is not None and _says_the_same(manifest, previous):
             return None
         self._catalog.publish(manifest, merged.segments)
@@ -114,7 +115,7 @@ class BackupRuns:
         rows = spark.run(CopyTask(settings), [encode_task(task) for task in plan.tasks], watcher)
         return [decode_report(row) for row in rows]
 
-    def _describe(self, captured: "_Captured", run_id: str) -> Run:
+    def _describe(self, captured: "_Captured", run_id: str, number: int) -> Run:
         return Run(
             backup_id=self._config.backup_id,
             cluster_id=captured.cluster.cluster_id,
@@ -122,6 +123,7 @@ class BackupRuns:
             created_ms=now_ms(),
             captured_ms=captured.cluster.captured_ms,
             settings=self._config.run_settings,
+            number=number,
         )
 
     @property

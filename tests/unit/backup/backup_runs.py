@@ -161,16 +161,16 @@ def run_backup(
     """A whole run as the driver does it."""
     catalog = ManifestCatalog(storage, BACKUP_ID)
     catalog.probe(run_id)
-    previous = catalog.latest()
+    previous, number = catalog.head()
     plan = plan_run(log.snapshot(previous), previous, TopicSelection(), mode, PlannerSettings(range_bytes=range_bytes))
     results = (execute or copy_all(storage, log, run_id))(plan)
     merged = merge_results(plan, decode_results(encode_results(results)))
-    manifest = commit(previous, a_run(run_id, mode), merged.updates, merged.requirements)
+    manifest = commit(previous, a_run(run_id, mode, number), merged.updates, merged.requirements)
     catalog.publish(manifest, merged.segments)
     return manifest
 
 
-def a_run(run_id: str, mode: Mode = Mode.INCREMENTAL) -> Run:
+def a_run(run_id: str, mode: Mode = Mode.INCREMENTAL, number: int | None = None) -> Run:
     return Run(
         backup_id=BACKUP_ID,
         cluster_id=CLUSTER_ID,
@@ -178,6 +178,7 @@ def a_run(run_id: str, mode: Mode = Mode.INCREMENTAL) -> Run:
         created_ms=10,
         captured_ms=1,
         settings=RunSettings(mode=mode, isolation=Isolation.READ_UNCOMMITTED, compression="lz4"),
+        number=number,
     )
 
 

@@ -47,6 +47,9 @@ class MemoryStorage:
 
         self.call(effect)
 
+    def replace(self, name: str, content: bytes) -> None:
+        self.call(lambda: self.store(name, content))
+
     def open_upload(self, name: str) -> "MemoryUpload":
         self.call(lambda: None)
         return MemoryUpload(self, name)
