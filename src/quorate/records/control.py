@@ -8,10 +8,11 @@ from enum import IntEnum
 
 import msgspec
 
+from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.errors import CorruptBatch
-from quorate.records.record import Record
+from quorate.records.record import Record, iterate_records
 
 _VERSION = 0
 _KEY = struct.Struct(">hh")
@@ -89,3 +90,9 @@ def read_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
     if version < 0:
         raise CorruptBatch(f"transaction marker of version {version}")
     return EndTransactionMarker(is_commit=control_type is ControlType.COMMIT, coordinator_epoch=coordinator_epoch)
+
+
+def marker_of_batch(buffer: Buffer, position: int = 0) -> EndTransactionMarker | None:
+    """The marker in the control batch at the position; None in one of another kind, or one that compaction emptied."""
+    record = next(iter(iterate_records(buffer, position)), None)
+    return None if record is None else read_end_transaction_marker(record)

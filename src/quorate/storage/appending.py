@@ -9,8 +9,8 @@ import msgspec
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.attributes import TimestampType
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
     BatchHeader,
     check_crc,
@@ -18,6 +18,7 @@ from quorate.records.batch import (
     patch_offset_and_epoch,
     read_batches,
 )
+from quorate.records.control import EndTransactionMarker, build_end_transaction_marker, marker_of_batch
 from quorate.records.errors import CorruptBatch
 from quorate.storage.durability import SealedSegment
 from quorate.storage.producer_snapshot import encode_snapshot
@@ -64,6 +65,26 @@ def append_as_leader(
     _write(state, batches, placed, headers, now_ms)
     return AppendInfo(
         placed[0].base_offset, placed[-1].last_offset, now_ms if stamps else NO_TIMESTAMP, state.log_start_offset
+    )
+
+
+def append_marker(
+    state: LogState,
+    marker: EndTransactionMarker,
+    *,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    transaction_version: int,
+    leader_epoch: LeaderEpoch,
+    now_ms: int,
+) -> AppendInfo:
+    """End the producer's transaction, if one is open. Raises what ``ProducerStates.check_marker`` finds."""
+    state.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+    batch = build_end_transaction_marker(
+        marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms
+    )
+    return append_as_leader(
+        state, memoryview(bytearray(batch)), leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=False
     )
 
 
@@ -146,18 +167,29 @@ def _write(
     if segment.size_bytes and _is_full(state, segment, placed, len(batches), now_ms):
         roll(state)
         segment = state.segments.active
-    position = segment.size_bytes
+    position = start = segment.size_bytes
     _write_to(state, segment, batches)
     recent, producers, epochs = state.recent, state.producers, state.epochs
     for batch, header in zip(placed, headers, strict=True):
         recent.add(batch.last_offset, position)
         segment.note(batch, position, state.config.index_interval_bytes)
-        position += batch.size_bytes
         if header.producer_id >= 0:
             producers.advance(header, batch.base_offset, batch.max_timestamp)
+            if header.attributes & CONTROL_MASK:
+                _note_marker(state, batches, position - start, header.producer_id, batch.base_offset)
+        position += batch.size_bytes
         if batch.leader_epoch != epochs.latest_epoch:
             _note_epoch(state, batch)
     state.log_end_offset = Offset(placed[-1].last_offset + 1)
+
+
+def _note_marker(state: LogState, batches: Buffer, position: int, producer_id: ProducerId, offset: Offset) -> None:
+    marker = marker_of_batch(batches, position)
+    if marker is None:
+        return
+    aborted = state.producers.end_transaction(producer_id, marker, offset)
+    if aborted is not None:
+        state.segments.active.transaction_index.add(aborted)
 
 
 def _note_epoch(state: LogState, batch: PlacedBatch) -> None:

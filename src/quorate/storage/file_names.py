@@ -10,6 +10,7 @@ from quorate.kernel.ids import Offset
 LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
 CLEANED = ".cleaned"
 SWAP = ".swap"

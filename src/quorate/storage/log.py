@@ -6,8 +6,9 @@ for it. Time comes in as an argument.
 """
 
 from quorate.kernel.disk import Buffer, Disk
-from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
-from quorate.storage import appending, cleaner, reading, retention, timestamps, truncation
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
+from quorate.records.control import EndTransactionMarker
+from quorate.storage import aborted_reads, appending, cleaner, reading, retention, timestamps, truncation
 from quorate.storage.appending import AppendInfo
 from quorate.storage.checkpoints import EpochStart, write_topic_id
 from quorate.storage.cleaner import CleanedLog, CleaningPlan
@@ -18,6 +19,7 @@ from quorate.storage.reading import LogSlice
 from quorate.storage.recovery import RecoverySummary, recover
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import TimestampedOffset
+from quorate.storage.transaction_index import AbortedTransaction
 
 
 class PartitionLog:
@@ -94,6 +96,31 @@ class PartitionLog:
             self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=keep_offsets
         )
 
+    def append_marker(
+        self,
+        marker: EndTransactionMarker,
+        *,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        transaction_version: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> AppendInfo:
+        """Write the end of a producer's transaction, as leader.
+
+        Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED where the marker comes too late.
+        """
+        self._state.require_usable()
+        return appending.append_marker(
+            self._state,
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_version=transaction_version,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+        )
+
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
         """Write batches as their leader has them. Checks the CRCs, and that the offsets follow."""
         self._state.require_usable()
@@ -115,6 +142,19 @@ class PartitionLog:
             up_to_offset=up_to_offset,
             minimum_one_batch=minimum_one_batch,
         )
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """The first record of a transaction that has not ended for good; readers of committed records stop there."""
+        return self._state.producers.open_transactions.first_unstable_offset
+
+    def commit_transactions_up_to(self, high_watermark: Offset) -> None:
+        """What ended below the high watermark has ended for good."""
+        self._state.producers.open_transactions.commit_up_to(high_watermark)
+
+    def aborted_transactions(self, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
+        """Those with records in what ``read`` has found from ``offset`` on, by their first offsets."""
+        return aborted_reads.aborted_transactions(self._state, piece, offset)
 
     def sync(self) -> None:
         """Make everything that was appended before the call durable, and then say so in ``synced_end_offset``."""

@@ -1,9 +1,14 @@
-"""Bringing back what a log knows of its producers: the newest usable snapshot, and the batches after it."""
+"""Bringing back what a log knows of its producers: a usable snapshot, and the batches after it.
+
+The replay also finds again which transactions were aborted, for transaction indexes that are lost or not up to date.
+"""
 
 from collections.abc import Container
 
 from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
+from quorate.records.batch import BatchHeader
+from quorate.records.control import marker_of_batch
 from quorate.records.errors import CorruptBatch
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, offsets_of, path_of
@@ -15,9 +20,10 @@ from quorate.storage.segments import Segments
 _IN_FLIGHT_BYTES = 1 << 20
 
 
-def rebuild_producers(disk: Disk, directory: str, segments: Segments, end: Offset) -> ProducerStates:
+def rebuild_producers(disk: Disk, directory: str, segments: Segments, *, snapshot_up_to: Offset) -> ProducerStates:
+    """From the newest usable snapshot that is not above the offset. What was aborted since is in the indexes then."""
     offsets = offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT)
-    for offset in reversed([offset for offset in offsets if offset <= end]):
+    for offset in reversed([offset for offset in offsets if offset <= snapshot_up_to]):
         states = _read_snapshot(disk, path_of(directory, offset, PRODUCER_SNAPSHOT))
         if states is not None:
             _recall_windows(states, segments, offset)
@@ -42,9 +48,20 @@ def remove_stale_snapshots(disk: Disk, directory: str, bases: Container[Offset],
 
 def _replay(states: ProducerStates, segments: Segments, start: Offset) -> ProducerStates:
     for segment in segments.starting_from(start):
-        for _, header in segment.headers_from(segment.position_of(start)):
+        for position, header in segment.headers_from(segment.position_of(start)):
             states.advance(header, header.base_offset, header.max_timestamp)
+            if header.is_control and header.producer_id >= 0:
+                _replay_marker(states, segment, position, header)
     return states
+
+
+def _replay_marker(states: ProducerStates, segment: Segment, position: int, header: BatchHeader) -> None:
+    marker = marker_of_batch(segment.file.read(position, header.size_bytes))
+    if marker is None:
+        return
+    aborted = states.end_transaction(header.producer_id, marker, header.base_offset)
+    if aborted is not None:
+        segment.transaction_index.add(aborted)
 
 
 def _recall_windows(states: ProducerStates, segments: Segments, end: Offset) -> None:

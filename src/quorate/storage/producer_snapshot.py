@@ -1,6 +1,7 @@
 """The producer-state snapshot file, in Kafka's format (version 1). Pure.
 
-It keeps only the last batch of each producer, as Kafka's does; the window of earlier ones comes back from the log.
+It keeps the last batch of each producer, as Kafka's does, and where its open transaction began; the window of earlier
+batches comes back from the log.
 """
 
 import struct
@@ -17,7 +18,6 @@ _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 # Producer id and epoch, last sequence and offset, offset delta, timestamp, coordinator epoch, start of transaction.
 _ENTRY = struct.Struct(">qhiqiqiq")
-_NO_COORDINATOR_EPOCH = -1
 _NO_OFFSET = -1
 _SEQUENCE_SPAN = 2**31
 
@@ -58,15 +58,18 @@ def _encode_entry(producer_id: ProducerId, entry: ProducerEntry) -> bytes:
         offset,
         delta,
         entry.last_timestamp_ms,
-        _NO_COORDINATOR_EPOCH,
-        _NO_OFFSET,
+        entry.coordinator_epoch,
+        _NO_OFFSET if entry.transaction_start is None else entry.transaction_start,
     )
 
 
 def _restore_entry(states: ProducerStates, fields: tuple[int, ...]) -> None:
-    producer_id, epoch, sequence, offset, delta, timestamp_ms, _coordinator_epoch, _transaction_start = fields
+    producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, transaction_start = fields
     batches = []
     if sequence != NO_SEQUENCE:
         base_sequence = (sequence - delta) % _SEQUENCE_SPAN
         batches = [ProducedBatch(base_sequence, sequence, Offset(offset - delta), Offset(offset), timestamp_ms)]
-    states.restore(ProducerId(producer_id), ProducerEntry(ProducerEpoch(epoch), timestamp_ms, batches))
+    entry = ProducerEntry(ProducerEpoch(epoch), timestamp_ms, batches)
+    entry.coordinator_epoch = coordinator_epoch
+    entry.transaction_start = None if transaction_start == _NO_OFFSET else Offset(transaction_start)
+    states.restore(ProducerId(producer_id), entry)

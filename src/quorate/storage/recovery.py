@@ -25,6 +25,7 @@ from quorate.storage.file_names import (
     OFFSET_INDEX,
     RECOVERY_POINT_CHECKPOINT,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     offsets_of,
     parent_of,
     path_of,
@@ -65,6 +66,7 @@ class _Recovery:
         self._config = config
         names = disk.list_directory(directory)
         self._bases = offsets_of(names, LOG)
+        self._transaction_indexes = frozenset(offsets_of(names, TRANSACTION_INDEX))
         log_start = read_offset(disk, f"{directory}/{LOG_START_CHECKPOINT}")
         # A log of ours stores its start before it makes a second segment. Without that, and with several, the folder
         # was written by Apache Kafka, where the first segment tells the start and compaction leaves holes.
@@ -75,6 +77,8 @@ class _Recovery:
         self._is_new = recovery_point is None
         self._recovery_point = recovery_point or Offset(0)
         self._log_end = self._log_start
+        # Up to here the transaction indexes tell all that was aborted; the rest is found again by replaying the log.
+        self._transactions_known_to = self._scanned_from
         self._trusted: list[Segment] = []
         self._scanned: list[Segment] = []
         self._scanned_epochs: list[EpochStart] = []
@@ -101,6 +105,10 @@ class _Recovery:
 
     def finish(self) -> LogState:
         segments = Segments(self._trusted + self._scanned or [self._new_segment()])
+        producers = rebuild_producers(
+            self._disk, self._directory, segments, snapshot_up_to=min(self._transactions_known_to, self._log_end)
+        )
+        self._store_transactions()
         log_start = max(self._log_start, segments.first.base_offset)
         epochs = self._epochs(log_start)
         durability = Durability(
@@ -119,7 +127,7 @@ class _Recovery:
             config=self._config,
             segments=segments,
             epochs=epochs,
-            producers=rebuild_producers(self._disk, self._directory, segments, self._log_end),
+            producers=producers,
             durability=durability,
             log_start_offset=log_start,
             log_start_is_stored=self._log_start_is_stored,
@@ -146,6 +154,7 @@ class _Recovery:
         segment.size_bytes = segment.file.size()
         if not indexes_are_usable(segment, end):
             rebuild_indexes(segment, self._config.index_interval_bytes)
+        self._check_transactions(segment)
         segment.is_sealed = True
         self._trusted.append(segment)
         self._log_end = end
@@ -157,7 +166,25 @@ class _Recovery:
             return segment.base_offset == self._log_end
         return segment.base_offset <= self._scanned_from
 
+    def _check_transactions(self, segment: Segment) -> None:
+        """Keep of the segment's transaction index what is below the recovery point, if that is whole."""
+        if segment.base_offset not in self._transaction_indexes:
+            return
+        index = segment.transaction_index
+        if segment.base_offset < self._recovery_point and index.is_usable():
+            index.truncate_to(self._recovery_point)
+        else:
+            index.reset()
+            self._transactions_known_to = min(self._transactions_known_to, segment.base_offset)
+
+    def _store_transactions(self) -> None:
+        """Those of complete segments, where the replay found some again."""
+        for segment in self._trusted:
+            if segment.transaction_index.has_unstored:
+                segment.transaction_index.replace()
+
     def _scan(self, segment: Segment) -> None:
+        self._check_transactions(segment)
         result = recover_segment(segment, self._recovery_point, self._config.index_interval_bytes, self._note_epoch)
         self._reason = result.reason
         self._truncated_bytes += result.truncated_bytes
@@ -184,7 +211,7 @@ class _Recovery:
     def _remove_strays(self) -> None:
         """Indexes whose log is gone would be taken for those of the next segment with that base offset."""
         kept = {segment.base_offset for segment in self._trusted + self._scanned}
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
             for offset in offsets_of(self._disk.list_directory(self._directory), suffix):
                 if offset not in kept:
                     self._disk.remove(path_of(self._directory, offset, suffix))

@@ -1,4 +1,4 @@
-"""One segment of a log: a file of batches and its two sparse indexes.
+"""One segment of a log: a file of batches, its two sparse indexes, and the transactions that were aborted in it.
 
 A segment is changed only at its end, and only while it is the active one. Its file is opened when it is first needed
 and let go of when the segment is removed; whoever still reads from the file keeps it open.
@@ -11,8 +11,9 @@ from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import BatchHeader
 from quorate.storage.batch_scan import scan_headers
-from quorate.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
 from quorate.storage.indexes import OffsetIndex, TimeIndex
+from quorate.storage.transaction_index import TransactionIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _MAX_NEXT_READS = 64
@@ -58,6 +59,7 @@ class Segment:
         "path",
         "size_bytes",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: Offset, *, is_new: bool, suffix: str = "") -> None:
@@ -71,6 +73,9 @@ class Segment:
         )
         self.time_index = TimeIndex(
             disk, path_of(directory, base_offset, TIME_INDEX + suffix), base_offset, is_new=is_new
+        )
+        self.transaction_index = TransactionIndex(
+            disk, path_of(directory, base_offset, TRANSACTION_INDEX + suffix), base_offset, is_new=is_new
         )
         self._disk = disk
         self._file: DiskFile | None = None
@@ -150,6 +155,7 @@ class Segment:
         self.time_index.add(known.timestamp_ms, known.last_offset)
         self.offset_index.store()
         self.time_index.store()
+        self.transaction_index.store()
         self.is_sealed = True
 
     def max_timestamp(self) -> MaxTimestamp:
@@ -200,17 +206,19 @@ class Segment:
 
     def files(self) -> list[DiskFile]:
         """What must be synced to make a sealed segment durable."""
-        return [self.file, self.offset_index.file, self.time_index.file]
+        return [self.file, self.offset_index.file, self.time_index.file, *self.transaction_index.files()]
 
     def release(self) -> None:
         """Let go of the open files."""
         self._file = None
         self.offset_index.release()
         self.time_index.release()
+        self.transaction_index.release()
 
     def remove(self) -> None:
         """Remove the files by name; who reads them goes on undisturbed. Not durable until the folder is synced."""
         self.release()
         self._disk.remove(self.offset_index.path)
         self._disk.remove(self.time_index.path)
+        self.transaction_index.remove()
         self._disk.remove(self.path)

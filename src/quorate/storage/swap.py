@@ -2,8 +2,9 @@
 
 The compacted log file is written and synced under ``.cleaned``. Renaming it to ``.swap``, durably, is the decision:
 from there on recovery completes the exchange, before it recovery throws the file away. The replaced files are gone for
-good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The indexes
-are not part of the exchange: where they are missing they are made anew.
+good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The sparse
+indexes are not part of the exchange: where they are missing they are made anew. The aborted transactions are: they are
+synced before the decision and renamed with it.
 """
 
 from quorate.kernel.disk import Disk
@@ -17,6 +18,8 @@ from quorate.storage.file_names import (
     SWAP,
     TEMPORARY,
     TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
     offsets_of,
     path_of,
 )
@@ -34,8 +37,10 @@ def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: li
         disk.remove(path_of(directory, offset, OFFSET_INDEX))
         disk.remove(path_of(directory, offset, TIME_INDEX))
         if offset != base_offset:
+            disk.remove(path_of(directory, offset, TRANSACTION_INDEX))
             disk.remove(path_of(directory, offset, LOG))
             disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
+    _take_over_transactions(disk, directory, base_offset)
     disk.sync_directory(directory)
     disk.rename(path_of(directory, base_offset, LOG + SWAP), path_of(directory, base_offset, LOG))
     disk.sync_directory(directory)
@@ -51,6 +56,13 @@ def finish_swaps(disk: Disk, directory: str) -> None:
     for name in names:
         if name.endswith((CLEANED, TEMPORARY)):
             disk.remove(f"{directory}/{name}")
+
+
+def _take_over_transactions(disk: Disk, directory: str, base_offset: Offset) -> None:
+    """Where none were aborted there is no file; and none any more where a crash came after the renaming."""
+    cleaned = file_name(base_offset, TRANSACTION_INDEX + CLEANED)
+    if cleaned in disk.list_directory(directory):
+        disk.rename(f"{directory}/{cleaned}", path_of(directory, base_offset, TRANSACTION_INDEX))
 
 
 def _end_of(disk: Disk, path: str, base_offset: Offset) -> Offset:

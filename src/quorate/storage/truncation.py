@@ -35,13 +35,14 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     if segment.is_created:
         segment.cut(position)
         segment.forget_from(end)
+        segment.transaction_index.truncate_to(end)
     state.log_end_offset = end
     state.recent.forget(end)
     _forget_cleaning(state, end)
     if state.epochs.truncate_from_end(end):
         state.durability.note_epochs(state.epochs.entries())
     state.durability.store_snapshots()
-    state.producers = rebuild_producers(state.disk, state.directory, state.segments, end)
+    state.producers = rebuild_producers(state.disk, state.directory, state.segments, snapshot_up_to=end)
 
 
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:

@@ -1,0 +1,154 @@
+"""The aborted transactions that ended in a segment, in Kafka's ``.txnindex`` format.
+
+An entry is added when the abort marker is written, so entries ascend by the marker's offset. Most segments have none,
+and then no file either. New entries collect in memory and are stored when the segment is sealed; after a crash the
+replay of the log makes them again.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+from quorate.kernel.disk import Buffer, Disk, DiskFile
+from quorate.kernel.ids import Offset, ProducerId
+
+_VERSION = 0
+# Version, producer id, first offset, last offset, last stable offset.
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset  # Of the marker.
+    #: Where the log was stable once this transaction had ended: every one that began before is known by then.
+    last_stable_offset: Offset
+
+
+class DamagedTransactionIndex(Exception):
+    """The file is not what was stored: it must be made anew from the log."""
+
+
+class TransactionIndex:
+    __slots__ = ("_base_offset", "_disk", "_entries", "_stored", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, *, is_new: bool) -> None:
+        self.path = path
+        self._disk = disk
+        self._base_offset = base_offset
+        # None until somebody asks: most segments are never read by a consumer that wants committed records only.
+        self._entries: list[AbortedTransaction] | None = [] if is_new else None
+        self._stored = 0  # How many of the entries are in the file.
+
+    @property
+    def has_unstored(self) -> bool:
+        return self._entries is not None and self._stored < len(self._entries)
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return iter(self._loaded())
+
+    def ended_from(self, offset: Offset) -> Iterable[AbortedTransaction]:
+        """The transactions whose marker stands at or after the offset, by their markers."""
+        entries = self._loaded()
+        if not entries:
+            return ()
+        return entries[bisect_left(entries, offset, key=attrgetter("last_offset")) :]
+
+    def add(self, aborted: AbortedTransaction) -> None:
+        """Take in a transaction; one that is known already is passed over, as when a log is replayed."""
+        entries = self._loaded()
+        if not entries or entries[-1].last_offset < aborted.last_offset:
+            entries.append(aborted)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forget the transactions that ended at or above the offset: there they are open again."""
+        entries = self._loaded()
+        kept = bisect_left(entries, offset, key=attrgetter("last_offset"))
+        del entries[kept:]
+        if kept < self._stored:
+            self._open().truncate(kept * _ENTRY.size)
+            self._stored = kept
+
+    def reset(self) -> None:
+        """Forget every entry, also in a file that is damaged."""
+        self._disk.remove(self.path)
+        self._entries, self._stored = [], 0
+
+    def store(self) -> None:
+        """Write what is only in memory. On failure nothing has changed."""
+        if self._entries is None or not self.has_unstored:
+            return
+        file = self._open()
+        try:
+            file.append([encode_entries(self._entries[self._stored :])])
+        except OSError:
+            file.truncate(self._stored * _ENTRY.size)
+            raise
+        self._stored = len(self._entries)
+
+    def replace(self) -> None:
+        """Put the whole file in place, durably, also where it is empty: it is to take the place of one that is not."""
+        self._disk.replace(self.path, encode_entries(self._loaded()))
+        self._stored = len(self._loaded())
+
+    def files(self) -> list[DiskFile]:
+        """What must be synced: nothing where no transaction was aborted."""
+        return [self._open()] if self._stored else []
+
+    def release(self) -> None:
+        """Let go of what the file holds; that there is none is remembered."""
+        if self._stored and self._entries is not None and self._stored == len(self._entries):
+            self._entries = None
+
+    def remove(self) -> None:
+        self._disk.remove(self.path)
+
+    def is_usable(self) -> bool:
+        """Whether the file, if there is one, holds what was stored."""
+        try:
+            self._loaded()
+        except DamagedTransactionIndex:
+            return False
+        return True
+
+    def _loaded(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            self._entries = self._read()
+            self._stored = len(self._entries)
+        return self._entries
+
+    def _read(self) -> list[AbortedTransaction]:
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            return []
+        try:
+            entries = decode_entries(file.read(0, file.size()))
+        finally:
+            file.close()
+        offsets = [self._base_offset - 1, *(entry.last_offset for entry in entries)]
+        if any(later <= earlier for earlier, later in pairwise(offsets)):
+            raise DamagedTransactionIndex(f"{self.path} has entries out of order")
+        return entries
+
+    def _open(self) -> DiskFile:
+        return self._disk.open(self.path, create=True)
+
+
+def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+def decode_entries(content: Buffer) -> list[AbortedTransaction]:
+    """Raises ``DamagedTransactionIndex`` unless the content is whole entries of the version that Kafka writes."""
+    if len(content) % _ENTRY.size:
+        raise DamagedTransactionIndex(f"{len(content)} bytes are not whole entries")
+    entries = []
+    for version, *fields in _ENTRY.iter_unpack(content):
+        if version != _VERSION:
+            raise DamagedTransactionIndex(f"an entry of version {version}")
+        entries.append(AbortedTransaction(*fields))
+    return entries
