@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from quorate.broker.node import Node
 
 
+def _never_muted(duration_ms: int) -> None:
+    pass
+
+
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, in which version of the request, and how to hold it back."""
 
@@ -19,9 +23,9 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None
     client_host: str
     #: Of the whole request.
-    size_bytes: int
-    #: Reads nothing from the connection for so many milliseconds.
-    mute: Callable[[int], None]
+    size_bytes: int = 0
+    #: Reads nothing from the connection for so many milliseconds; what comes from another node is never held back.
+    mute: Callable[[int], None] = _never_muted
     #: Who the client has shown to be; Kafka's name for one that did not have to.
     user: str = "ANONYMOUS"
 

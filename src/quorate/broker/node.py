@@ -31,7 +31,7 @@ from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
 from quorate.broker.quotas.client_quotas import ClientQuotas
-from quorate.broker.quotas.windowed_rate import WindowConfig
+from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.replication import Replication
 from quorate.kernel.address import Address

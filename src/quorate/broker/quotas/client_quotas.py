@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from quorate.broker.api import RequestContext
 from quorate.broker.quotas.precedence import Limit, QuotaTable, Sharing
-from quorate.broker.quotas.windowed_rate import WindowConfig, WindowedRate
+from quorate.broker.quotas.usage_window import UsageWindow, WindowConfig
 from quorate.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quorate.metadata.image import Delta, MetadataImage
 
@@ -17,7 +17,7 @@ _FIRST_SWEEP_AT = 64
 
 
 class ByteRateQuota:
-    """One kind of quota, and the rates of those it holds for."""
+    """One kind of quota, and what those that it holds for have used."""
 
     def __init__(self, window: WindowConfig) -> None:
         self._window = window
@@ -25,34 +25,33 @@ class ByteRateQuota:
         self.limits = QuotaTable({}, "")
         #: The limit of each client that was looked up since the quotas last changed.
         self._found: dict[tuple[str, str], Limit | None] = {}
-        self._rates: dict[Sharing, WindowedRate] = {}
+        self._used: dict[Sharing, UsageWindow] = {}
         self._sweep_at = _FIRST_SWEEP_AT
 
     def __len__(self) -> int:
-        return len(self._rates)
+        return len(self._used)
 
     def replace(self, limits: QuotaTable) -> None:
         self.limits = limits
         self._found.clear()
         if not limits:
-            self._rates.clear()
+            self._used.clear()
 
     def charge(self, user: str, client_id: str, size_bytes: int, now_ms: float) -> int:
         """Count the bytes; returns for how many milliseconds the client is to be held back."""
         limit = self._limit(user, client_id)
         if limit is None:
             return 0
-        rate = self._rates.get(limit.shared_by)
-        if rate is None:
+        used = self._used.get(limit.shared_by)
+        if used is None:
             self._sweep(now_ms)
-            rate = self._rates[limit.shared_by] = WindowedRate(self._window)
-        rate.record(size_bytes, now_ms)
-        return rate.throttle_ms(limit.per_second, now_ms)
+            used = self._used[limit.shared_by] = UsageWindow(self._window)
+        return used.use(size_bytes, limit.per_second, now_ms)
 
     def window_bytes(self, user: str, client_id: str) -> int | None:
         """The most that fits the client's whole window, and so the most to give it at once; None without a quota."""
         limit = self._limit(user, client_id)
-        return None if limit is None else max(1, int(limit.per_second * self._window.full_size_ms / 1000))
+        return None if limit is None else max(1, int(limit.per_second * self._window.size_ms / 1000))
 
     def _limit(self, user: str, client_id: str) -> Limit | None:
         client = (user, client_id)
@@ -64,9 +63,9 @@ class ByteRateQuota:
 
     def _sweep(self, now_ms: float) -> None:
         """Forget clients that have gone, at a cost that new ones share."""
-        if len(self._rates) >= self._sweep_at:
-            self._rates = {who: rate for who, rate in self._rates.items() if not rate.is_idle(now_ms)}
-            self._sweep_at = max(_FIRST_SWEEP_AT, 2 * len(self._rates))
+        if len(self._used) >= self._sweep_at:
+            self._used = {who: used for who, used in self._used.items() if not used.is_unused(now_ms)}
+            self._sweep_at = max(_FIRST_SWEEP_AT, 2 * len(self._used))
 
 
 class ClientQuotas:
@@ -99,7 +98,7 @@ class ClientQuotas:
 
     @property
     def measured_count(self) -> int:
-        """How many rates are kept."""
+        """Of how many clients it is kept what they have used."""
         return len(self._produced) + len(self._fetched)
 
     def metadata_changed(self, image: MetadataImage, _: Delta) -> None:

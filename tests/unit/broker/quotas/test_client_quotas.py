@@ -2,7 +2,7 @@
 
 from quorate.broker.api import RequestContext
 from quorate.broker.quotas.client_quotas import ClientQuotas
-from quorate.broker.quotas.windowed_rate import WindowConfig
+from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.kernel.ids import Offset
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart
