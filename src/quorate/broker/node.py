@@ -23,6 +23,7 @@ from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.partition import Partition
 from quorate.broker.partitions import Partitions, PartitionsConfig
+from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quorum.automatic_balance import BalanceConfig
 from quorate.broker.quorum.identity import settle_cluster_id
@@ -34,6 +35,8 @@ from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.replication import Replication
+from quorate.broker.transactions.coordinator import TransactionCoordinator
+from quorate.broker.transactions.verifier import TransactionVerifier
 from quorate.kernel.address import Address
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
@@ -97,9 +100,19 @@ class Node:
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
         self.groups = GroupCoordinator(self)
         self.groups.start()
+        self._start_transactions()
         self._housekeeping = self._make_housekeeping()
         self._housekeeping.start()
         await self._registration.begin()
+
+    def _start_transactions(self) -> None:
+        self.peer_requests = PeerRequests(self)
+        self.transactions = TransactionCoordinator(self)
+        self.transaction_verifier = TransactionVerifier(
+            self.peer_requests, self.transactions.known_coordinator, self.loop
+        )
+        self.transactions.start()
+        self.quorum.serve_requests(self.peer_requests)
 
     def _make_quorum(self) -> Quorum:
         config = self.config
@@ -235,6 +248,7 @@ class Node:
 
     def release_waiting_requests(self) -> None:
         """Before a stop: answer the requests that would otherwise wait for others, parked joins and long polls."""
+        self.transactions.stop()
         self.groups.stop()
         for partition in self.partitions:
             partition.release_watchers()
@@ -244,6 +258,7 @@ class Node:
         self._registration.stop()
         self.replication.stop()
         await self._housekeeping.stop()
+        self.transactions.stop()
         self.groups.stop()
         await self.group_commit.wait_until_idle()
         self.partitions.close()

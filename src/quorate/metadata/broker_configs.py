@@ -15,6 +15,7 @@ from quorate.metadata.config_definitions import (
     between,
 )
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
+from quorate.metadata.transaction_configs import TRANSACTION_CONFIGS
 
 _OWN = (
     ConfigDefinition(
@@ -313,5 +314,6 @@ _TOPIC_DEFAULTS = tuple(
 )
 
 BROKER_CONFIGS: dict[str, ConfigDefinition] = {
-    definition.name: definition for definition in sorted(_OWN + _TOPIC_DEFAULTS, key=lambda d: d.name)
+    definition.name: definition
+    for definition in sorted(_OWN + TRANSACTION_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name)
 }

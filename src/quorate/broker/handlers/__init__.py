@@ -2,6 +2,8 @@
 
 from quorate.broker.api import Api
 from quorate.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     alter_client_quotas,
     alter_configs,
@@ -20,7 +22,9 @@ from quorate.broker.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,6 +35,7 @@ from quorate.broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -43,6 +48,8 @@ from quorate.broker.handlers import (
 )
 
 _MODULES = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     alter_client_quotas,
     alter_configs,
@@ -61,7 +68,9 @@ _MODULES = (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -72,6 +81,7 @@ _MODULES = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,

@@ -1,7 +1,7 @@
-"""FindCoordinator, versions 0 to 6: which node coordinates a group, one key a request or (from 4 on) many.
+"""FindCoordinator, versions 0 to 6: which node coordinates a group or a transactional id, one key or (from 4 on) many.
 
-Gap: there are no transactions and no share groups yet; a question for their coordinators is refused for good, so that
-clients fail at once instead of retrying.
+Gap: there are no share groups yet; a question for their coordinators is refused for good, so that clients fail at once
+instead of retrying.
 """
 
 import asyncio
@@ -9,10 +9,12 @@ import asyncio
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_NODE, GroupId
+from quorate.kernel.ids import NO_NODE, GroupId, TransactionalId
+from quorate.metadata.image import Broker
 from quorate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP = 0
+_TRANSACTION = 1
 _MANY_KEYS_FROM = 4
 
 
@@ -40,15 +42,23 @@ async def _find_one(node: Node, request: FindCoordinatorRequest) -> FindCoordina
 
 async def _find(node: Node, key_type: int, key: str) -> Coordinator:
     try:
-        if key_type != _GROUP:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Only consumer groups have a coordinator here.")
-        await node.quorum.leader_doubt.end()
-        broker = await node.groups.find(GroupId(key))
+        broker = await _find_broker(node, key_type, key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=NO_NODE, host="", port=-1, error_code=error.code, error_message=error.message
         )
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None)
+
+
+async def _find_broker(node: Node, key_type: int, key: str) -> Broker:
+    if key_type not in (_GROUP, _TRANSACTION):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Only consumer groups and transactions have a coordinator here.")
+    if key_type == _TRANSACTION and not key:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id cannot be empty.")
+    await node.quorum.leader_doubt.end()
+    if key_type == _TRANSACTION:
+        return await node.transactions.find(TransactionalId(key))
+    return await node.groups.find(GroupId(key))
 
 
 API = Api(request=FindCoordinatorRequest, min_version=0, max_version=6, handle=handle)

@@ -41,8 +41,9 @@ from quorate.transport.peers import Peers
 logger = logging.getLogger(__name__)
 
 _JOIN_RETRY_S = 0.2
-#: The first byte of a request that is not for the quorum leader. No msgpack map, as those are, begins with it.
+#: The first bytes of requests that are not for the quorum leader. No msgpack map, as those are, begins with them.
 _REPLICA_FETCH = b"\x01"
+_KAFKA_REQUEST = b"\x02"
 
 
 class ReplicaServer(Protocol):
@@ -51,6 +52,12 @@ class ReplicaServer(Protocol):
     async def fetch(self, follower: NodeId, payload: bytes) -> bytes: ...
 
     def peer_connected(self, node_id: NodeId) -> None: ...
+
+
+class RequestServer(Protocol):
+    """Serves Kafka requests of other nodes."""
+
+    async def serve(self, payload: bytes) -> bytes: ...
 
 
 class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +91,7 @@ class Quorum:
         #: Of each peer when it was last connected.
         self._incarnations: dict[NodeId, int] = {}
         self._replication: ReplicaServer | None = None
+        self._requests: RequestServer | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -172,15 +180,24 @@ class Quorum:
         answer, _ = await self.leader_calls.ask(request, timeout_ms)
         return answer
 
-    # Replication uses the same links.
+    # Replication and Kafka requests use the same links.
 
     def serve_replication(self, replication: ReplicaServer) -> None:
         self._replication = replication
 
     async def call_replica(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        return await self._call(node_id, _REPLICA_FETCH + payload, timeout_ms)
+
+    def serve_requests(self, requests: RequestServer) -> None:
+        self._requests = requests
+
+    async def call_peer(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms)
+
+    async def _call(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
         if self.peers is None:
             raise PeerUnreachable("this node has no peers")
-        return await self.peers.request(node_id, _REPLICA_FETCH + payload, timeout_ms)
+        return await self.peers.request(node_id, payload, timeout_ms)
 
     # What peers say.
 
@@ -196,6 +213,8 @@ class Quorum:
     def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:
         if payload[:1] == _REPLICA_FETCH:
             return self._serve_replica(sender, payload[1:])
+        if payload[:1] == _KAFKA_REQUEST:
+            return self._serve_request(payload[1:])
         return self._answer(payload)
 
     def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:  # noqa: ARG002
@@ -222,6 +241,11 @@ class Quorum:
         if self._replication is None:
             raise PeerUnreachable("this node is not ready to replicate")
         return await self._replication.fetch(sender, payload)
+
+    async def _serve_request(self, payload: bytes) -> bytes:
+        if self._requests is None:
+            raise PeerUnreachable("this node is not ready for requests")
+        return await self._requests.serve(payload)
 
     async def _answer(self, payload: bytes) -> bytes:
         try:

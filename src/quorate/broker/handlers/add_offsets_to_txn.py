@@ -1,0 +1,44 @@
+"""AddOffsetsToTxn, versions 0 to 4: makes the offsets of a group part of a transaction."""
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.groups.partitioning import partition_for_group
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TransactionalId
+from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from quorate.transactions.commands import AddPartitions, AddPartitionsResult
+from quorate.transactions.transaction import TopicPartition
+
+_PRODUCER_FENCED_FROM = 2
+
+
+def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> HandlerResult:
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not request.group_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    return _add(node, context, request)
+
+
+async def _add(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    group_id = GroupId(request.group_id)
+    try:
+        await node.groups.find(group_id)  # Makes the offsets topic where it is missing.
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=error.code)
+    index = partition_for_group(group_id, len(node.metadata.image.topics[CONSUMER_OFFSETS].partitions))
+    command = AddPartitions(
+        transactional_id=TransactionalId(request.transactional_id),
+        producer_id=ProducerId(request.producer_id),
+        producer_epoch=ProducerEpoch(request.producer_epoch),
+        partitions=frozenset({TopicPartition(CONSUMER_OFFSETS, index)}),
+        client_version=0,
+    )
+    error_code = (await node.transactions.ask(command, AddPartitionsResult)).error
+    if error_code is ErrorCode.PRODUCER_FENCED and context.api_version < _PRODUCER_FENCED_FROM:
+        error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=error_code)
+
+
+API = Api(request=AddOffsetsToTxnRequest, min_version=0, max_version=4, handle=handle)

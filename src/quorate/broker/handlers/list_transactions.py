@@ -1,0 +1,55 @@
+"""ListTransactions, versions 0 to 2: the transactional ids that this node coordinates, by state, producer and age."""
+
+import re
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import ProducerId
+from quorate.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from quorate.protocol.messages.list_transactions import TransactionState as ListedTransaction
+from quorate.transactions.commands import ListTransactions
+from quorate.transactions.transaction import TransactionState
+
+_STATES = {state.kafka_name: state for state in TransactionState}
+
+
+def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
+    try:
+        pattern = re.compile(request.transactional_id_pattern or "")
+    except re.error:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    return _list(node, request, pattern if request.transactional_id_pattern else None)
+
+
+async def _list(
+    node: Node, request: ListTransactionsRequest, pattern: re.Pattern[str] | None
+) -> ListTransactionsResponse:
+    unknown = [name for name in request.state_filters if name not in _STATES]
+    if unknown and len(unknown) == len(request.state_filters):
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    command = ListTransactions(
+        states=frozenset(_STATES[name] for name in request.state_filters if name in _STATES),
+        producer_ids=frozenset(ProducerId(producer_id) for producer_id in request.producer_id_filters),
+        min_duration_ms=request.duration_filter,
+    )
+    result = await node.transactions.list_transactions(command)
+    return ListTransactionsResponse(
+        error_code=result.error,
+        unknown_state_filters=unknown,
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.kafka_name,
+            )
+            for transactional_id, transaction in result.transactions
+            if pattern is None or pattern.fullmatch(transactional_id)
+        ],
+    )
+
+
+API = Api(request=ListTransactionsRequest, min_version=0, max_version=2, handle=handle)
