@@ -15,7 +15,7 @@ from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline import copy_task
-from quorate.pipeline.backup_inventory import segments_of, take_inventory
+from quorate.pipeline.backup_inventory import take_inventory
 from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
 from tests.integration.backup_storage import azurite, google_server, object_servers
@@ -161,7 +161,7 @@ def test_storage_that_fails_at_every_nth_call_never_gets_a_manifest_with_a_missi
     except QuorateError:
         assert backups.catalog().numbers() == []
     else:
-        assert sum(entry.record_count for entry in segments_of(backups.manifest())) == 3000
+        assert sum(entry.record_count for entry in backups.manifest().segments()) == 3000
         assert _damages(backups) == []
     assert calls.failed
     assert ManifestCatalog(open_storage(_location(backups)), BACKUP_ID).numbers() in ([], [1])

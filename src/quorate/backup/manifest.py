@@ -5,6 +5,7 @@ objects that they name stay. Per partition, segments and gaps together cover ``s
 without a hole and without overlap (``manifest_rules`` checks it before a manifest is written and after it is read).
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -190,13 +191,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def object_names(self) -> set[str]:
         """Every object that this manifest names, superseded ones too."""
-        names: set[str] = set()
+        return {segment.name for segment in self.segments()}
+
+    def segments(self) -> Iterator[SegmentEntry]:
+        """Every segment, superseded ones too."""
         for topic in self.topics:
             for partition in topic.partitions:
-                names.update(segment.name for segment in partition.segments)
+                yield from partition.segments
                 for tail in partition.superseded:
-                    names.update(segment.name for segment in tail.segments)
-        return names
+                    yield from tail.segments
 
 
 def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:

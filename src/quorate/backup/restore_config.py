@@ -62,7 +62,11 @@ class RestoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def location(self) -> StorageLocation:
         """The backup's own folder."""
-        return StorageLocation(self.storage.url, self.storage.endpoint).below(self.backup_id)
+        return self.root.below(self.backup_id)
+
+    @property
+    def root(self) -> StorageLocation:
+        return StorageLocation(self.storage.url, self.storage.endpoint)
 
 
 def parse_restore_config(text: str, environment: Mapping[str, str], file_name: str) -> RestoreConfig:

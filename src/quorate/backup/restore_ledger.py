@@ -41,8 +41,12 @@ class RestoreDone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def restores_location(config: RestoreConfig) -> StorageLocation:
+    return restores_below(config.root, config.backup_id)
+
+
+def restores_below(root: StorageLocation, backup_id: str) -> StorageLocation:
     """Beside the backup's folder, in which later runs delete what no manifest names. No backup's id has a tilde."""
-    return StorageLocation(config.storage.url, config.storage.endpoint).below(f"{config.backup_id}~restores")
+    return root.below(f"{backup_id}~restores")
 
 
 def settings_digest(config: RestoreConfig, target_cluster_id: str) -> str:
@@ -92,6 +96,22 @@ class RestoreLedger:
 
     def done(self, restore_id: str) -> RestoreDone | None:
         return self._read(f"{restore_id}/done.json", RestoreDone)
+
+    def put_abandoned(self, restore_id: str) -> None:
+        """The restore has a plan and will never follow it: its manifest is not to be kept for it."""
+        self._put_once(f"{restore_id}/abandoned.json", {}, dict[str, str])
+
+    def is_abandoned(self, restore_id: str) -> bool:
+        return self._read(f"{restore_id}/abandoned.json", dict[str, str]) is not None
+
+    def unfinished(self) -> dict[str, int]:
+        """The manifest of every restore that a later run may go on with; only the last one of each digest can."""
+        last = {restore_id.rpartition("-")[0]: restore_id for restore_id in self.ids()}
+        return {
+            restore_id: self.plan(restore_id).manifest_number
+            for restore_id in last.values()
+            if self.done(restore_id) is None and not self.is_abandoned(restore_id)
+        }
 
     def put_group_snapshot(self, restore_id: str, snapshot: GroupSnapshot) -> None:
         """Taken once, before the first commit: a later one would hold what the restore itself committed."""

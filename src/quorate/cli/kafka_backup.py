@@ -4,7 +4,9 @@ import typer
 
 from quorate.cli import run
 from quorate.cli.backup import backup
+from quorate.cli.hold import hold
 from quorate.cli.list_backups import list_backups
+from quorate.cli.prune import prune
 from quorate.cli.restore import restore
 from quorate.cli.verify import verify
 
@@ -18,6 +20,8 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("list-backups")(list_backups)
 app.command("verify")(verify)
+app.command("prune")(prune)
+app.command("hold")(hold)
 
 
 def main() -> None:

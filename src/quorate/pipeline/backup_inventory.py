@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.backup.errors import BackupError, ManifestPruned
-from quorate.backup.manifest import Manifest, SegmentEntry
+from quorate.backup.manifest import SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import manifest_name
 
@@ -39,7 +39,7 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
         except BackupError as error:
             damages.append(Damage(name=manifest_name(number), message=str(error)))
             continue
-        for each in segments_of(manifest):
+        for each in manifest.segments():
             segments.setdefault(each.name, each)  # A later manifest knows more of it: what was superseded.
     if pruned == len(wanted):
         return take_inventory(catalog, newest_only=newest_only)  # There are newer ones by now, or none at all.
@@ -50,13 +50,3 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
         segments=list(segments.values()),
         damages=damages,
     )
-
-
-def segments_of(manifest: Manifest) -> list[SegmentEntry]:
-    """Every segment that the manifest names, superseded ones too."""
-    found: list[SegmentEntry] = []
-    for topic in manifest.topics:
-        for partition in topic.partitions:
-            found += partition.segments
-            found += [segment for tail in partition.superseded for segment in tail.segments]
-    return found

@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from quorate.backup.errors import ManifestPruned
+from quorate.backup.holds import HoldLedger, holds_location
 from quorate.backup.manifest import Manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.restore_batches import RecordRules
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_ledger import RestoreDone, RestoreLedger, restores_location, settings_digest
 from quorate.backup.restore_plan import RestorePlan, TargetTopic, spans_by_target
+from quorate.backup.storage import open_storage
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
@@ -64,6 +67,7 @@ class RestoreRun:
         self._client_config = client_config
         self._catalog = catalog
         self._ledger = ledger
+        self._holds = HoldLedger(open_storage(holds_location(config.root, config.backup_id)), config.backup_id)
         self._spark = spark
         self._preparation = RestorePreparation(config, catalog, spark)
 
@@ -86,10 +90,13 @@ class RestoreRun:
     def _unfinished(self, digest: str, target: RestoreTarget) -> OpenRestore | None:
         """The restore with these settings that was begun and is not done, unless its topics are gone."""
         restore_id = self._ledger.latest(digest)
-        if restore_id is None or self._ledger.done(restore_id) is not None:
+        if restore_id is None or self._ledger.done(restore_id) is not None or self._ledger.is_abandoned(restore_id):
             return None
         plan = self._ledger.plan(restore_id)
         begun = self._ledger.topic_ids(restore_id)
+        if begun is None and self._is_pruned(plan.manifest_number):
+            self._ledger.put_abandoned(restore_id)
+            return None
         if begun is not None:
             found = target.existing(begun)
             kept = [name for name, topic_id in begun.items() if name in found and found[name].topic_id == topic_id]
@@ -111,7 +118,18 @@ class RestoreRun:
         for topic in plan.topics:
             offset_map = spans_by_target(surveys[topic.source])
             self._ledger.put_offset_map(restore_id, plan.map_id, topic.name, offset_map)
-        return OpenRestore(restore_id=restore_id, plan=self._ledger.put_plan(restore_id, plan), is_resumed=False)
+        plan = self._ledger.put_plan(restore_id, plan)
+        if self._is_pruned(plan.manifest_number):
+            self._ledger.put_abandoned(restore_id)
+            raise ManifestPruned(
+                f"manifest {plan.manifest_number} of backup {plan.backup_id} was pruned while it was read; nothing was "
+                "restored: run the restore again"
+            )
+        return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=False)
+
+    def _is_pruned(self, number: int) -> bool:
+        """Whether a prune has begun to drop it. Asked when the plan is stored: a prune that begins later sees that."""
+        return self._holds.is_being_pruned(number) or number not in self._catalog.numbers()
 
     def _prepare_topics(self, opened: OpenRestore, target: RestoreTarget) -> dict[TopicName, TopicId]:
         known = self._ledger.topic_ids(opened.restore_id)

@@ -1,0 +1,149 @@
+"""What was decided about single manifests: held, released, or being pruned. Does I/O.
+
+Every manifest has a log of decisions, and the last one counts. A decision is put, where nothing is yet, behind the one
+that it was made on: of a hold and a prune that meet, the storage lets one win. The decision to prune is never taken
+back, so whoever finds one can carry it out. The logs are beside the backup's folder, in which later runs delete what no
+manifest names.
+"""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.storage import ObjectStorage
+from quorate.backup.storage_url import StorageLocation
+
+_ENTRY = re.compile(r"(\d{6,})/(\d{4,})\.json")
+
+
+class NotHeld(BackupError):
+    """The manifest is not there, or about to go."""
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
+    """No prune takes the manifest, or an object that it names."""
+
+    since_ms: int
+    reason: str = ""
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True, tag="release"):
+    released_ms: int
+
+
+class Pruning(msgspec.Struct, frozen=True, kw_only=True, tag="prune"):
+    """The manifest goes, and with it those of these objects that no other manifest names."""
+
+    objects: dict[str, int] = {}  # Sizes by name.
+
+
+Decision = Hold | Release | Pruning
+
+
+def holds_location(root: StorageLocation, backup_id: str) -> StorageLocation:
+    """No backup's id has a tilde."""
+    return root.below(f"{backup_id}~holds")
+
+
+class HoldLedger:
+    def __init__(self, storage: ObjectStorage, backup_id: str) -> None:
+        self._storage = storage
+        self._backup_id = backup_id
+
+    def decisions(self) -> dict[int, Decision]:
+        """The last decision about each manifest that there is one about."""
+        last: dict[int, int] = {}
+        for number, version in self._entries(""):
+            last[number] = max(version, last.get(number, 0))
+        found = ((number, self._read(number, version)) for number, version in last.items())
+        return {number: decision for number, decision in sorted(found) if decision is not None}
+
+    def holds(self) -> dict[int, Hold]:
+        return {number: each for number, each in self.decisions().items() if isinstance(each, Hold)}
+
+    def is_being_pruned(self, number: int) -> bool:
+        return isinstance(self._last(number)[1], Pruning)
+
+    def hold(self, catalog: ManifestCatalog, number: int, hold: Hold) -> Hold:
+        """The hold that counts, which may be an earlier one."""
+
+        def decide(last: Decision | None) -> Decision | None:
+            if isinstance(last, Pruning):
+                raise NotHeld(f"manifest {number} of backup {self._backup_id} is being pruned: it cannot be held")
+            return None if isinstance(last, Hold) else hold
+
+        self._require(catalog, number)
+        held = self._decide(number, decide)
+        assert isinstance(held, Hold)
+        if number not in catalog.numbers():
+            self.forget(number)  # It was pruned to the end before it was held.
+        self._require(catalog, number)
+        return held
+
+    def release(self, number: int, *, now_ms: int) -> Hold | None:
+        """The hold that ends here; None where there is none."""
+        ended: list[Hold] = []
+
+        def decide(last: Decision | None) -> Decision | None:
+            ended[:] = [last] if isinstance(last, Hold) else ended
+            return Release(released_ms=now_ms) if isinstance(last, Hold) else None
+
+        self._decide(number, decide)
+        return ended[0] if ended else None
+
+    def begin_pruning(self, number: int, objects: dict[str, int]) -> bool:
+        """Whether the manifest is to go; not where it is held."""
+        decision = self._decide(
+            number, lambda last: None if isinstance(last, Hold | Pruning) else Pruning(objects=objects)
+        )
+        return isinstance(decision, Pruning)
+
+    def forget(self, number: int) -> None:
+        """The manifest is gone. The last decision goes last, so that it counts until then."""
+        for _, version in sorted(self._entries(_folder(number))):
+            self._storage.delete(_name(number, version))
+
+    def _require(self, catalog: ManifestCatalog, number: int) -> None:
+        if number not in catalog.numbers():
+            raise NotHeld(f"backup {self._backup_id} has no manifest {number}")
+
+    def _decide(self, number: int, decide: Callable[[Decision | None], Decision | None]) -> Decision | None:
+        """Put what is decided on the last decision; None leaves that one. Returns the one that counts."""
+        while True:
+            version, last = self._last(number)
+            wanted = decide(last)
+            if wanted is None:
+                return last
+            try:
+                self._storage.put_if_absent(_name(number, version + 1), msgspec.json.encode(wanted))
+            except ObjectExists:
+                continue  # Somebody else's, or one's own whose answer was lost.
+            return wanted
+
+    def _last(self, number: int) -> tuple[int, Decision | None]:
+        version = max((version for _, version in self._entries(_folder(number))), default=0)
+        return version, None if version == 0 else self._read(number, version)
+
+    def _entries(self, folder: str) -> list[tuple[int, int]]:
+        matches = (_ENTRY.fullmatch(each.name) for each in self._storage.objects(folder))
+        return [(int(match[1]), int(match[2])) for match in matches if match]
+
+    def _read(self, number: int, version: int) -> Decision | None:
+        name = _name(number, version)
+        try:
+            return msgspec.json.decode(self._storage.read(name), type=Hold | Release | Pruning)
+        except ObjectNotFound:
+            return None  # Forgotten since it was listed.
+        except msgspec.DecodeError as error:
+            raise BackupError(f"{self._storage.url_of(name)} cannot be read: {error}") from None
+
+
+def _folder(number: int) -> str:
+    return f"{number:06d}/"
+
+
+def _name(number: int, version: int) -> str:
+    return f"{_folder(number)}{version:04d}.json"
