@@ -11,6 +11,6 @@ def write_package_zip(folder: Path) -> Path:
     target = folder / "quorate.zip"
     package = Path(quorate.__file__).parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(package.rglob("*.py")):
+        for source in sorted((*package.rglob("*.py"), *package.rglob("*.c"))):
             archive.write(source, source.relative_to(package.parent))
     return target

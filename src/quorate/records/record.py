@@ -39,7 +39,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 def iterate_records(buffer: Buffer, position: int = 0, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
     """Yield the records of the batch at ``position``, whatever its codec. The CRC is not looked at."""
     header = read_header(buffer, position)
-    return _records_of(read_payload(buffer, position, header, limit_bytes=limit_bytes), header)
+    return records_in_payload(read_payload(buffer, position, header, limit_bytes=limit_bytes), header)
 
 
 def iterate_keys(
@@ -66,7 +66,8 @@ def read_payload(
     return data
 
 
-def _records_of(data: bytes, header: BatchHeader) -> Iterator[Record]:
+def records_in_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """Yield the records of a batch whose payload ``read_payload`` gave."""
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     last_offset_delta = header.last_offset_delta << 1
