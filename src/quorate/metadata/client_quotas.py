@@ -83,7 +83,7 @@ def _check_value(key: str, value: float, keys: Mapping[str, bool]) -> None:
     if not isfinite(value) or value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if keys[key] and not value.is_integer():
-        raise _invalid(f"Configuration {key} must be a Long value")
+        raise _invalid(f"{key} cannot be a fractional value.")
 
 
 def _invalid(message: str) -> KafkaError:

@@ -64,7 +64,7 @@ def test_quotas_outlive_a_snapshot() -> None:
         (alter(QuotaEntityPart("ip", "10.0.0"), connection_creation_rate=1.0), "not a valid IP"),
         (alter(QuotaEntityPart("ip", None), producer_byte_rate=1.0), f"Invalid configuration key {RATE}"),
         (alter(APP, connection_creation_rate=1.0), "Invalid configuration key connection_creation_rate"),
-        (alter(APP, producer_byte_rate=0.5), "must be a Long value"),
+        (alter(APP, producer_byte_rate=0.5), "cannot be a fractional value"),
         (alter(APP, producer_byte_rate=0.0), "must be greater than 0"),
         (alter(APP, producer_byte_rate=float("nan")), "must be greater than 0"),
     ],
