@@ -116,6 +116,11 @@ class PartitionEndsAt(msgspec.Struct, frozen=True, kw_only=True):
 Requirement = PreviousIs | ClusterIs | PartitionEndsAt
 
 
+def after(previous: Manifest, requirements: Sequence[Requirement]) -> list[Requirement]:
+    """The same requirements for another manifest before: one that says the same as the one that they were made for."""
+    return [PreviousIs(number=previous.number) if isinstance(each, PreviousIs) else each for each in requirements]
+
+
 def commit(
     previous: Manifest | None, run: Run, updates: Sequence[Update], requirements: Sequence[Requirement]
 ) -> Manifest:

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.cli import backup, cluster, demo, hold, list_backups, offsets, prune, restore, serve, topics, up, verify
+from quorate.cli import (
+    backup,
+    cluster,
+    compact,
+    demo,
+    hold,
+    list_backups,
+    offsets,
+    prune,
+    restore,
+    serve,
+    topics,
+    up,
+    verify,
+)
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -26,6 +40,7 @@ app.command("restore")(restore.restore)
 app.add_typer(offsets.app, name="offsets")
 app.command("list-backups")(list_backups.list_backups)
 app.command("verify")(verify.verify)
+app.command("compact")(compact.compact)
 app.command("prune")(prune.prune)
 app.command("hold")(hold.hold)
 

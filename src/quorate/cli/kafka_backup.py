@@ -4,6 +4,7 @@ import typer
 
 from quorate.cli import run
 from quorate.cli.backup import backup
+from quorate.cli.compact import compact
 from quorate.cli.hold import hold
 from quorate.cli.list_backups import list_backups
 from quorate.cli.prune import prune
@@ -20,6 +21,7 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("list-backups")(list_backups)
 app.command("verify")(verify)
+app.command("compact")(compact)
 app.command("prune")(prune)
 app.command("hold")(hold)
 

@@ -13,10 +13,11 @@ import msgspec
 
 from quorate.backup.cluster_snapshot import ClusterSnapshot
 from quorate.backup.config import BackupConfig
+from quorate.backup.errors import CommitConflict
 from quorate.backup.manifest import Failure, GapReason, GroupEntry, Isolation, Manifest, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.manifest_commit import Run, commit
-from quorate.backup.merging import RangeResult, merge_results
+from quorate.backup.manifest_commit import Run, after, commit
+from quorate.backup.merging import MergedRun, RangeResult, merge_results
 from quorate.backup.planner import Plan, PlannerSettings, plan_run
 from quorate.backup.segment_sink import SegmentSettings
 from quorate.client.config import ClientConfig
@@ -72,9 +73,23 @@ class BackupRuns:
         manifest = commit(previous, run, merged.updates, merged.requirements)
         if not commit_unchanged and previous is not None and _says_the_same(manifest, previous):
             return None
-        self._catalog.publish(manifest, merged.segments)
+        manifest = self._publish(manifest, previous, run, merged)
         seconds = time.monotonic() - started
         return run_report(plan, manifest, reports, leaders_followed=captured.leaders_followed, seconds=seconds)
+
+    def _publish(self, manifest: Manifest, previous: Manifest | None, run: Run, merged: MergedRun) -> Manifest:
+        """What is committed. A compaction that was faster says the same as the manifest before: it is followed instead."""
+        while True:
+            try:
+                self._catalog.publish(manifest, merged.segments)
+            except CommitConflict:
+                newest, number = self._catalog.head()
+                if newest is None or previous is None or newest.compacted_from != previous.number:
+                    raise
+                previous, run = newest, msgspec.structs.replace(run, number=number)
+                manifest = commit(previous, run, merged.updates, after(previous, merged.requirements))
+            else:
+                return manifest
 
     def _capture(self, continued: Manifest | None) -> "_Captured":
         """Groups before the ends of the logs, so that none of them stands behind its end."""

@@ -1,0 +1,118 @@
+"""Which small segments of a manifest become one, and the manifest that then follows. Pure.
+
+Segments are merged where they lie next to each other: without a gap between, and none of them cut by a truncation. What
+a manifest says beside its segments (gaps, epochs, aborted transactions, superseded tails, groups) stays as it is.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from quorate.backup.manifest import Manifest, PartitionEntry, SegmentEntry
+from quorate.backup.manifest_rules import check_manifest
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+
+MIB = 1024 * 1024
+DEFAULT_MIN_SEGMENT_BYTES = 64 * MIB
+DEFAULT_MAX_SEGMENT_BYTES = 128 * MIB
+
+
+class MergeGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Segments of one partition, in a row, that become one."""
+
+    topic: TopicName
+    topic_id: TopicId
+    generation: int
+    partition: PartitionIndex
+    segments: list[SegmentEntry]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+class Merge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group became."""
+
+    group: MergeGroup
+    merged: SegmentEntry
+
+
+def plan_merges(manifest: Manifest, *, min_segment_bytes: int, max_segment_bytes: int) -> list[MergeGroup]:
+    """Groups of segments that are smaller than the minimum; each group is no larger than the maximum."""
+    return [
+        MergeGroup(
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            generation=topic.generation,
+            partition=partition.partition,
+            segments=segments,
+        )
+        for topic in manifest.topics
+        for partition in topic.partitions
+        for segments in _groups(partition.segments, min_segment_bytes, max_segment_bytes)
+    ]
+
+
+def compacted(
+    previous: Manifest, merges: Sequence[Merge], *, number: int, run_id: str, created_ms: int
+) -> tuple[Manifest, list[Merge]]:
+    """The manifest after ``previous``, and the merges in it: those whose segments are still there, in a row."""
+    wanted: dict[tuple[TopicName, TopicId, PartitionIndex], list[Merge]] = {}
+    for merge in merges:
+        wanted.setdefault((merge.group.topic, merge.group.topic_id, merge.group.partition), []).append(merge)
+    taken: list[Merge] = []
+    topics = [
+        msgspec.structs.replace(
+            topic,
+            partitions=[
+                _with_merges(entry, wanted.get((topic.name, topic.topic_id, entry.partition), []), taken)
+                for entry in topic.partitions
+            ],
+        )
+        for topic in previous.topics
+    ]
+    manifest = msgspec.structs.replace(
+        previous,
+        number=number,
+        run_id=run_id,
+        created_ms=created_ms,
+        topics=topics,
+        compacted_from=previous.number,
+    )
+    check_manifest(manifest)
+    return manifest, taken
+
+
+def _groups(
+    segments: Iterable[SegmentEntry], min_segment_bytes: int, max_segment_bytes: int
+) -> Iterator[list[SegmentEntry]]:
+    group: list[SegmentEntry] = []
+    for segment in segments:
+        is_small = segment.size_bytes < min_segment_bytes and segment.superseded_from_offset is None
+        has_room = sum(each.size_bytes for each in group) + segment.size_bytes <= max_segment_bytes
+        if group and not (is_small and has_room and _follows(group[-1], segment)):
+            if len(group) > 1:
+                yield group
+            group = []
+        if is_small:
+            group.append(segment)
+    if len(group) > 1:
+        yield group
+
+
+def _follows(before: SegmentEntry, after: SegmentEntry) -> bool:
+    """A first batch that begins before its segment, where a log was cut off inside it, can only stand first."""
+    return before.end_offset == after.start_offset and after.first_offset >= after.start_offset
+
+
+def _with_merges(entry: PartitionEntry, merges: Sequence[Merge], taken: list[Merge]) -> PartitionEntry:
+    for merge in merges:
+        old = merge.group.segments
+        start = next((place for place, segment in enumerate(entry.segments) if segment == old[0]), None)
+        if start is None or entry.segments[start : start + len(old)] != old:
+            continue  # Another compaction has merged them, or a truncation cut them, since.
+        segments = [*entry.segments[:start], merge.merged, *entry.segments[start + len(old) :]]
+        entry = msgspec.structs.replace(entry, segments=segments)
+        taken.append(merge)
+    return entry

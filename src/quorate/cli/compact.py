@@ -1,0 +1,89 @@
+"""``quorate compact``: merge the small segments of a backup into larger ones, on Spark."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.pipeline.compact_run import CompactReport
+    from quorate.pipeline.spark_driver import SparkDriver
+
+_MIB = 1024 * 1024
+
+
+def compact(  # noqa: PLR0917 - typer calls it by name
+    storage: Annotated[str, typer.Option(help="Where the backups are: file:///…, s3://…, gs://…, az://…")],
+    backup_id: Annotated[str, typer.Option(help="Which backup.")],
+    min_segment_bytes: Annotated[
+        int, typer.Option(min=1, help="Segments smaller than this are merged with their neighbours.")
+    ] = 64 * _MIB,
+    max_segment_bytes: Annotated[int, typer.Option(min=1, help="No merged segment is larger.")] = 128 * _MIB,
+    endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
+    from quorate.backup.config import check_backup_id
+    from quorate.backup.manifest_catalog import ManifestCatalog
+    from quorate.backup.storage import open_storage
+    from quorate.backup.storage_url import StorageLocation
+    from quorate.pipeline.compact_run import CompactRun
+    from quorate.pipeline.spark_session import open_spark
+    from quorate.pipeline.spark_settings import SparkSettings
+
+    check_backup_id(backup_id)
+    if max_segment_bytes < min_segment_bytes:
+        raise QuorateError("--max-segment-bytes is smaller than --min-segment-bytes: nothing could be merged")
+    location = StorageLocation(storage, endpoint).below(backup_id)
+    catalog = ManifestCatalog(open_storage(location), backup_id)
+    settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
+    with (
+        interruptible("nothing was committed, and the backup is as it was"),
+        _Display("compact", is_quiet=output_format is OutputFormat.JSON) as display,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def start_spark() -> "SparkDriver":
+            display.say("starting Spark")
+            return stack.enter_context(open_spark(settings, f"quorate compact {backup_id}", display.say))
+
+        run = CompactRun(location, catalog, start_spark)
+        report = run.run(display, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes)
+    _show(report, output_format)
+    if report.faults:
+        raise typer.Exit(1)
+
+
+class _Display(ProgressDisplay):
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        from quorate.pipeline.run_progress import RunProgress
+
+        self.say(f"{what}: {format_bytes(sum(task_bytes))} in {len(task_bytes)} tasks")
+        self.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
+
+
+def _show(report: "CompactReport", output_format: OutputFormat) -> None:
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(report).decode(), flush=True)
+        return
+    for fault in report.faults:
+        print(f"not merged: {fault}")
+    if report.compacted_from is None:
+        print(
+            f"backup {report.backup_id}: manifest {report.manifest_number} has no small segments to merge", flush=True
+        )
+        return
+    print(
+        f"backup {report.backup_id}: manifest {report.manifest_number} has {report.segments_after} segments in place of "
+        f"{report.segments_before} of manifest {report.compacted_from} ({format_bytes(report.size_bytes)}) "
+        f"in {report.seconds:.1f} s",
+        flush=True,
+    )

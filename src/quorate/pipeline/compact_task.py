@@ -1,0 +1,59 @@
+"""One task of a compaction: merge its groups of segments, report. Runs in a Spark worker.
+
+Safe to run twice: every attempt writes objects of its own, and only the driver's manifest makes them count.
+"""
+
+import uuid
+
+import msgspec
+
+from quorate.backup.compaction import MergeGroup
+from quorate.backup.compaction_merge import merge_segments
+from quorate.backup.errors import BackupError
+from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.manifest import SegmentEntry
+from quorate.backup.storage import open_storage
+from quorate.backup.storage_url import StorageLocation
+from quorate.pipeline.task_runner import Outcome
+
+
+class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all tasks of a run share."""
+
+    run_id: str
+    cluster_id: str
+    location: StorageLocation  # Of the backup's own folder.
+    codec: FrameCodec
+
+
+class MergeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    group: MergeGroup
+    merged: SegmentEntry | None
+    fault: str | None = None  # Why the group stays as it is.
+
+
+class CompactTask:
+    """The work of a job: called with the encoded groups of one task."""
+
+    def __init__(self, settings: CompactSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, task: bytes) -> Outcome:
+        groups = msgspec.msgpack.decode(task, type=list[MergeGroup])
+        answers = [self._merge(group) for group in groups]
+        records = sum(0 if each.merged is None else each.merged.record_count for each in answers)
+        return Outcome(msgspec.msgpack.encode(answers), sum(group.size_bytes for group in groups), records)
+
+    def _merge(self, group: MergeGroup) -> MergeAnswer:
+        settings = self._settings
+        try:
+            merged = merge_segments(
+                open_storage(settings.location),
+                group,
+                cluster_id=settings.cluster_id,
+                codec=settings.codec,
+                attempt=f"{settings.run_id[:8]}-{uuid.uuid4().hex[:12]}",
+            )
+        except BackupError as error:
+            return MergeAnswer(group=group, merged=None, fault=str(error))
+        return MergeAnswer(group=group, merged=merged)
