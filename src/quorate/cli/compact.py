@@ -46,7 +46,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     catalog = ManifestCatalog(open_storage(location), backup_id)
     settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
     with (
-        interruptible("nothing was committed, and the backup is as it was"),
+        interruptible("what was merged counts once its manifest is committed, and the backup is whole either way"),
         _Display("compact", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
@@ -76,14 +76,12 @@ def _show(report: "CompactReport", output_format: OutputFormat) -> None:
         return
     for fault in report.faults:
         print(f"not merged: {fault}")
+    name = f"backup {report.backup_id}: manifest {report.manifest_number}"
     if report.compacted_from is None:
-        print(
-            f"backup {report.backup_id}: manifest {report.manifest_number} has no small segments to merge", flush=True
-        )
+        print(f"{name} has no small segments that could be merged", flush=True)
         return
     print(
-        f"backup {report.backup_id}: manifest {report.manifest_number} has {report.segments_after} segments in place of "
-        f"{report.segments_before} of manifest {report.compacted_from} ({format_bytes(report.size_bytes)}) "
-        f"in {report.seconds:.1f} s",
+        f"{name} has {report.segments_after} segments in place of {report.segments_before} of manifest "
+        f"{report.compacted_from} ({format_bytes(report.size_bytes)}) in {report.seconds:.1f} s",
         flush=True,
     )
