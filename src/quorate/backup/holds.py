@@ -64,8 +64,9 @@ class HoldLedger:
     def holds(self) -> dict[int, Hold]:
         return {number: each for number, each in self.decisions().items() if isinstance(each, Hold)}
 
-    def is_being_pruned(self, number: int) -> bool:
-        return isinstance(self._last(number)[1], Pruning)
+    def drops(self, catalog: ManifestCatalog, number: int) -> bool:
+        """Whether the manifest is being pruned, or gone. A prune that begins later sees all that was stored before."""
+        return isinstance(self._last(number)[1], Pruning) or number not in catalog.numbers()
 
     def hold(self, catalog: ManifestCatalog, number: int, hold: Hold) -> Hold:
         """The hold that counts, which may be an earlier one."""

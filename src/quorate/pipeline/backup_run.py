@@ -78,7 +78,7 @@ class BackupRuns:
         return run_report(plan, manifest, reports, leaders_followed=captured.leaders_followed, seconds=seconds)
 
     def _publish(self, manifest: Manifest, previous: Manifest | None, run: Run, merged: MergedRun) -> Manifest:
-        """What is committed. A compaction that was faster says the same as its predecessor, so it is followed instead."""
+        """What is committed. A compaction that was faster is followed: it says the same as its predecessor."""
         while True:
             try:
                 self._catalog.publish(manifest, merged.segments)

@@ -128,8 +128,8 @@ class RestoreRun:
         return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=False)
 
     def _is_pruned(self, number: int) -> bool:
-        """Whether a prune has begun to drop it. Asked when the plan is stored: a prune that begins later sees that."""
-        return self._holds.is_being_pruned(number) or number not in self._catalog.numbers()
+        """Asked when the plan is stored: a prune that begins later sees that."""
+        return self._holds.drops(self._catalog, number)
 
     def _prepare_topics(self, opened: OpenRestore, target: RestoreTarget) -> dict[TopicName, TopicId]:
         known = self._ledger.topic_ids(opened.restore_id)
