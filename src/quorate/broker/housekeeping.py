@@ -83,6 +83,7 @@ class Housekeeping:
             try:
                 deleted = partition.log.apply_retention(now_ms, up_to_offset=partition.high_watermark)
                 partition.log.expire_producers(now_ms)
+                partition.first_writes.drop_idle()
             except KafkaError as error:
                 logger.error("retention failed partition=%s error=%s", partition, error)
                 continue
@@ -111,7 +112,8 @@ class Housekeeping:
     async def _clean(self, partition: Partition) -> None:
         if partition.failure is not None or not partition.log.config.compacts:
             return
-        plan = partition.log.plan_cleaning(self._clock.now_ms(), up_to_offset=partition.high_watermark)
+        # What is not stable yet may still be aborted, and must not supersede what is kept.
+        plan = partition.log.plan_cleaning(self._clock.now_ms(), up_to_offset=partition.last_stable_offset)
         if plan is None:
             return
         cleaned = await self._loop.run_in_executor(self._executor, clean, self._disk, plan)

@@ -35,6 +35,7 @@ from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.replication import Replication
+from quorate.broker.transaction_verification import ProducerTurns
 from quorate.broker.transactions.coordinator import TransactionCoordinator
 from quorate.broker.transactions.verifier import TransactionVerifier
 from quorate.kernel.address import Address
@@ -108,6 +109,7 @@ class Node:
     def _start_transactions(self) -> None:
         self.peer_requests = PeerRequests(self)
         self.transactions = TransactionCoordinator(self)
+        self.producer_turns = ProducerTurns(self.loop)
         self.transaction_verifier = TransactionVerifier(
             self.peer_requests, self.transactions.known_coordinator, self.loop
         )

@@ -12,12 +12,14 @@ from typing import Protocol
 import msgspec
 
 from quorate.broker.config import Durability
+from quorate.broker.first_writes import FirstWrites
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition_settings import PartitionSettings
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.image import TopicPartition
+from quorate.records.control import TransactionEnd
 from quorate.replication.acks import Ack, AckTracker
 from quorate.replication.follower import FollowerReplica
 from quorate.replication.leader import LeaderReplica, LeaderStart, ReplicationConfig
@@ -104,6 +106,8 @@ class Partition:
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
         self.asking_followers: dict[NodeId, FollowerWatch] = {}
+        #: Transactions whose first records here are not written before their coordinator has confirmed them.
+        self.first_writes = FirstWrites()
         self._watchers: dict[Watcher, None] = {}
         self._after_retirement: Callable[[], None] | None = None
         #: Set when the replica cannot be served any more: deleted, moved away, or its disk failed.
@@ -129,6 +133,7 @@ class Partition:
         )
         self.leading = LeaderReplica(start, config)
         self.high_watermark = self.leading.high_watermark
+        self.log.commit_transactions_up_to(self.high_watermark)
         self._acks = AckTracker(self.high_watermark)
         if self.log.synced_end_offset < log_end:
             self.request_sync()
@@ -152,6 +157,7 @@ class Partition:
         self.leading = None
         self.following = None
         self.asking_followers.clear()
+        self.first_writes.clear()
         self._settle(self._acks.close(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def require_leading(self) -> LeaderReplica:
@@ -169,13 +175,29 @@ class Partition:
     # As leader.
 
     def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
+        leading = self._require_writable(acks_all=acks_all)
+        info = self.log.append_as_leader(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
+        )
+        self._appended(leading)
+        return info
+
+    def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
+        """End a producer's transaction. What was being verified for it comes too late."""
+        leading = self._require_writable(acks_all=True)
+        info = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self.first_writes.forget(end.producer_id)
+        self._appended(leading)
+        return info
+
+    def _require_writable(self, *, acks_all: bool) -> LeaderReplica:
         leading = self.require_leading()
         refusal = leading.check_writable(acks_all=acks_all)
         if refusal is not None:
             raise KafkaError(refusal)
-        info = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
-        )
+        return leading
+
+    def _appended(self, leading: LeaderReplica) -> None:
         if self._durability is Durability.FSYNC:
             self.request_sync()
         if leading.is_sole_replica:
@@ -184,7 +206,6 @@ class Partition:
                 self.advance_high_watermark(committed)
         else:
             self._appended_for_others(leading)
-        return info
 
     def _appended_for_others(self, leading: LeaderReplica) -> None:
         appended = LeaderAppended(log_end_offset=self.log.log_end_offset, now_ms=self._replication.now_ms())
@@ -221,6 +242,7 @@ class Partition:
     def advance_high_watermark(self, offset: Offset) -> None:
         """More is committed: answer those who wait for it, and tell readers and followers."""
         self.high_watermark = offset
+        self.log.commit_transactions_up_to(offset)
         enough = self.leading is None or self.leading.has_enough_replicas
         acks = self._acks.advance(offset, enough_replicas=enough)
         if acks:
@@ -243,6 +265,14 @@ class Partition:
         return self._durability is Durability.OS or self.log.synced_end_offset >= self.log.log_end_offset
 
     # For readers.
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where readers of committed records stop: before the first open transaction, at the high watermark at last."""
+        first_unstable = self.log.first_unstable_offset
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log.log_start_offset)
 
     def watch(self, watcher: Watcher) -> None:
         self._watchers[watcher] = None

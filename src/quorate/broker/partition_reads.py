@@ -15,7 +15,8 @@ from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
-from quorate.protocol.messages.fetch import EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from quorate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from quorate.storage.reading import LogSlice
 
 _READ_COMMITTED = 1
 _NO_RECORDS = b""
@@ -47,7 +48,7 @@ class PartitionReads:
         self._rack_id = rack_id
         self._max_bytes = max_bytes
         self._min_bytes = min_bytes
-        self._isolation_level = isolation_level
+        self._is_read_committed = isolation_level == _READ_COMMITTED
         self._positions: dict[Partition, list[int]] = {}
         self._changed: set[int] = set()
         #: Of all records found so far.
@@ -132,20 +133,26 @@ class PartitionReads:
         partition.check_leader_epoch(request.current_leader_epoch)
         diverging = _diverging_epoch(partition, request.last_fetched_epoch, request.fetch_offset)
         records: Buffer | FileRegion = _NO_RECORDS
+        aborted: Sequence[AbortedTransaction] | None = () if self._is_read_committed else None
         preferred = self._nearer_replica(partition)
         if diverging is not None or preferred is not None:
             self._has_news = True
         else:
-            records = self._records(partition, Offset(request.fetch_offset), request.partition_max_bytes)
+            offset = Offset(request.fetch_offset)
+            piece = self._find(partition, offset, request.partition_max_bytes)
+            if piece is not None and piece.file is not None:
+                records = FileRegion(piece.file, piece.position, piece.length)
+                if self._is_read_committed:
+                    aborted = _aborted_transactions(partition, piece, offset)
         self.size_bytes += len(records)
         return PartitionData(
             partition_index=request.partition,
             high_watermark=partition.high_watermark,
-            last_stable_offset=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
             log_start_offset=partition.log.log_start_offset,
             diverging_epoch=diverging or _NO_DIVERGENCE,
             preferred_read_replica=NO_NODE if preferred is None else preferred,
-            aborted_transactions=() if self._isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=aborted,
             records=records,
         )
 
@@ -158,7 +165,8 @@ class PartitionReads:
         near = [node for node in sorted(leading.isr) if node in brokers and brokers[node].rack == self._rack_id]
         return near[0] if near and leading.leader.node_id not in near else None
 
-    def _records(self, partition: Partition, offset: Offset, max_bytes: int) -> Buffer | FileRegion:
+    def _find(self, partition: Partition, offset: Offset, max_bytes: int) -> LogSlice | None:
+        """What to send; None where there is nothing to look for."""
         log = partition.log
         if partition.leading is None and offset > partition.high_watermark:
             # The leader may have committed it already: this replica does not know yet (KIP-392).
@@ -168,12 +176,17 @@ class PartitionReads:
         budget = min(max_bytes, self._max_bytes - self.size_bytes)
         # One batch always goes out, however large, or a consumer could never pass it (KIP-74).
         minimum_one_batch = self.size_bytes == 0
-        if offset >= partition.high_watermark or (budget <= 0 and not minimum_one_batch):
-            return _NO_RECORDS
-        piece = log.read(
-            offset, max_bytes=budget, up_to_offset=partition.high_watermark, minimum_one_batch=minimum_one_batch
-        )
-        return _NO_RECORDS if piece.file is None else FileRegion(piece.file, piece.position, piece.length)
+        limit = partition.last_stable_offset if self._is_read_committed else partition.high_watermark
+        if offset >= limit or (budget <= 0 and not minimum_one_batch):
+            return None
+        return log.read(offset, max_bytes=budget, up_to_offset=limit, minimum_one_batch=minimum_one_batch)
+
+
+def _aborted_transactions(partition: Partition, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in partition.log.aborted_transactions(piece, offset)
+    ]
 
 
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:

@@ -20,6 +20,12 @@ TRANSACTION_CONFIGS = (
         documentation="The longest timeout that a transactional producer may ask for.",
     ),
     ConfigDefinition(
+        name="transaction.partition.verification.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        documentation="Whether the coordinator is asked before the first records of a transaction are written.",
+    ),
+    ConfigDefinition(
         name="transaction.remove.expired.transaction.cleanup.interval.ms",
         type=ConfigType.INT,
         default="3600000",

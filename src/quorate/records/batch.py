@@ -124,6 +124,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def is_transactional(buffer: Buffer, position: int = 0) -> bool:
+    """The same as of the header, without reading it."""
+    return buffer[position + CRC_START + 1] & TRANSACTIONAL_MASK != 0
+
+
 def iterate_batches(buffer: Buffer, position: int = 0, *, strict: bool = False) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each whole batch in turn.
 

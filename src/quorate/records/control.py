@@ -39,6 +39,15 @@ class EndTransactionMarker(msgspec.Struct, frozen=True, kw_only=True):
     coordinator_epoch: int
 
 
+class TransactionEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """What a coordinator has the leader of a partition write: the end of a producer's transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    marker: EndTransactionMarker
+    transaction_version: int = 0  # From 2 on the epoch is one that no record of the transaction has (KIP-890).
+
+
 def build_end_transaction_marker(
     marker: EndTransactionMarker,
     *,

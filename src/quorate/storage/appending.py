@@ -9,7 +9,7 @@ import msgspec
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
     BatchHeader,
@@ -18,7 +18,7 @@ from quorate.records.batch import (
     patch_offset_and_epoch,
     read_batches,
 )
-from quorate.records.control import EndTransactionMarker, build_end_transaction_marker, marker_of_batch
+from quorate.records.control import TransactionEnd, build_end_transaction_marker, marker_of_batch
 from quorate.records.errors import CorruptBatch
 from quorate.storage.durability import SealedSegment
 from quorate.storage.producer_snapshot import encode_snapshot
@@ -70,18 +70,15 @@ def append_as_leader(
 
 def append_marker(
     state: LogState,
-    marker: EndTransactionMarker,
+    end: TransactionEnd,
     *,
-    producer_id: ProducerId,
-    producer_epoch: ProducerEpoch,
-    transaction_version: int,
     leader_epoch: LeaderEpoch,
     now_ms: int,
 ) -> AppendInfo:
     """End the producer's transaction, if one is open. Raises what ``ProducerStates.check_marker`` finds."""
-    state.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
+    state.producers.check_marker(end)
     batch = build_end_transaction_marker(
-        marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms
+        end.marker, producer_id=end.producer_id, producer_epoch=end.producer_epoch, timestamp_ms=now_ms
     )
     return append_as_leader(
         state, memoryview(bytearray(batch)), leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=False

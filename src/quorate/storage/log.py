@@ -6,8 +6,8 @@ for it. Time comes in as an argument.
 """
 
 from quorate.kernel.disk import Buffer, Disk
-from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicId
-from quorate.records.control import EndTransactionMarker
+from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
+from quorate.records.control import TransactionEnd
 from quorate.storage import aborted_reads, appending, cleaner, reading, retention, timestamps, truncation
 from quorate.storage.appending import AppendInfo
 from quorate.storage.checkpoints import EpochStart, write_topic_id
@@ -96,30 +96,13 @@ class PartitionLog:
             self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=keep_offsets
         )
 
-    def append_marker(
-        self,
-        marker: EndTransactionMarker,
-        *,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        transaction_version: int,
-        leader_epoch: LeaderEpoch,
-        now_ms: int,
-    ) -> AppendInfo:
+    def append_marker(self, end: TransactionEnd, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
         """Write the end of a producer's transaction, as leader.
 
         Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED where the marker comes too late.
         """
         self._state.require_usable()
-        return appending.append_marker(
-            self._state,
-            marker,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transaction_version=transaction_version,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-        )
+        return appending.append_marker(self._state, end, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo:
         """Write batches as their leader has them. Checks the CRCs, and that the offsets follow."""

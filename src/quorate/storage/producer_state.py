@@ -15,7 +15,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import CONTROL_MASK, TRANSACTIONAL_MASK
 from quorate.records.batch import BatchHeader
-from quorate.records.control import EndTransactionMarker
+from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.storage.open_transactions import OpenTransactions
 from quorate.storage.transaction_index import AbortedTransaction
 
@@ -119,33 +119,25 @@ class ProducerStates:
             expected[producer_id] = header.producer_epoch, header.last_sequence
         return None
 
-    def check_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        marker: EndTransactionMarker,
-        transaction_version: int,
-    ) -> None:
+    def check_marker(self, end: TransactionEnd) -> None:
         """Judge a marker that a coordinator wants to append. Raises ``KafkaError`` where it comes too late."""
-        entry = self._entries.get(producer_id)
+        entry = self._entries.get(end.producer_id)
         if entry is None:
             return
+        epoch = end.producer_epoch
         # From transaction version 2 on a marker has a new epoch, unless it is one that was written before and whose
         # answer was lost: then nothing is open.
-        is_late = producer_epoch < entry.epoch or (
-            transaction_version >= _EPOCH_BUMP_FROM
-            and producer_epoch == entry.epoch
-            and entry.transaction_start is not None
-        )
-        if is_late:
+        is_of_this_epoch = epoch == entry.epoch and entry.transaction_start is not None
+        if epoch < entry.epoch or (end.transaction_version >= _EPOCH_BUMP_FROM and is_of_this_epoch):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"a marker of epoch {producer_epoch} for producer {producer_id}, of which {entry.epoch} was seen",
+                f"a marker of epoch {epoch} for producer {end.producer_id}, of which {entry.epoch} was seen",
             )
-        if marker.coordinator_epoch < entry.coordinator_epoch:
+        coordinator_epoch = end.marker.coordinator_epoch
+        if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"a marker of coordinator epoch {marker.coordinator_epoch}, after {entry.coordinator_epoch} was seen",
+                f"a marker of coordinator epoch {coordinator_epoch}, after {entry.coordinator_epoch} was seen",
             )
 
     def advance(self, header: BatchHeader, base_offset: Offset, timestamp_ms: int) -> None:

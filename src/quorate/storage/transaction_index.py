@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from quorate.kernel.disk import Buffer, Disk, DiskFile
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerId
 
 _VERSION = 0
@@ -28,8 +29,11 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: Offset
 
 
-class DamagedTransactionIndex(Exception):
-    """The file is not what was stored: it must be made anew from the log."""
+class DamagedTransactionIndex(KafkaError):
+    """The file is not what was stored: it must be made anew from the log, as the next start of the node does."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class TransactionIndex:

@@ -160,7 +160,8 @@ def test_a_snapshot_keeps_the_open_transaction_and_the_coordinator_epoch(log: Pa
     states = decode_snapshot(encode_snapshot(log.producers))
 
     first, second = states.get(FIRST), states.get(SECOND)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert (first.transaction_start, second.transaction_start) == (1, None)
     assert (first.coordinator_epoch, second.coordinator_epoch) == (-1, 9)
     assert states.open_transactions.first_unstable_offset == 1

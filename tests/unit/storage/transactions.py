@@ -3,7 +3,7 @@
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
-from quorate.records.control import EndTransactionMarker
+from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record, iterate_records
 from quorate.storage.appending import AppendInfo
 from quorate.storage.log import PartitionLog
@@ -39,10 +39,12 @@ def end(
     transaction_version: int = 1,
 ) -> AppendInfo:
     return log.append_marker(
-        EndTransactionMarker(is_commit=commit, coordinator_epoch=coordinator_epoch),
-        producer_id=producer_id,
-        producer_epoch=ProducerEpoch(epoch),
-        transaction_version=transaction_version,
+        TransactionEnd(
+            producer_id=producer_id,
+            producer_epoch=ProducerEpoch(epoch),
+            marker=EndTransactionMarker(is_commit=commit, coordinator_epoch=coordinator_epoch),
+            transaction_version=transaction_version,
+        ),
         leader_epoch=EPOCH,
         now_ms=NOW_MS,
     )

@@ -45,6 +45,7 @@ from quorate.broker.handlers import (
     remove_raft_voter,
     sync_group,
     unregister_broker,
+    write_txn_markers,
 )
 
 _MODULES = (
@@ -91,6 +92,7 @@ _MODULES = (
     remove_raft_voter,
     sync_group,
     unregister_broker,
+    write_txn_markers,
 )
 
 APIS: dict[int, Api] = {module.API.request.API_KEY: module.API for module in _MODULES}

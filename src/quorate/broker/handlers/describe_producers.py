@@ -1,4 +1,4 @@
-"""DescribeProducers, version 0: the idempotent producers that a partition knows. Gap: there are no transactions."""
+"""DescribeProducers, version 0: the producers that a partition knows, and where their open transactions begin."""
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
@@ -38,7 +38,8 @@ def _describe(node: Node, topic: TopicName, index: int) -> PartitionResponse:
                 producer_epoch=entry.epoch,
                 last_sequence=entry.last_sequence,
                 last_timestamp=entry.last_timestamp_ms,
-                coordinator_epoch=-1,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=-1 if entry.transaction_start is None else entry.transaction_start,
             )
             for producer_id, entry in producers
         ],

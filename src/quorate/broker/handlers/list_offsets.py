@@ -1,5 +1,7 @@
 """ListOffsets, versions 1 to 10: earliest, latest, by timestamp and at the largest timestamp.
 
+With ``read_committed`` the latest offset is the last stable one, and nothing behind it is found.
+
 Gap: there is no tiered storage, so the earliest local offset is the earliest, and no offset is the latest tiered one.
 """
 
@@ -16,6 +18,7 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+_READ_COMMITTED = 1
 _LATEST = -1
 _EARLIEST = -2
 _MAX_TIMESTAMP = -3
@@ -36,7 +39,10 @@ def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> 
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_answer(node, context, TopicName(topic.name), wanted) for wanted in topic.partitions],
+                partitions=[
+                    _answer(node, context, TopicName(topic.name), wanted, request.isolation_level)
+                    for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -44,14 +50,14 @@ def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> 
 
 
 def _answer(
-    node: Node, context: RequestContext, topic: TopicName, wanted: ListOffsetsPartition
+    node: Node, context: RequestContext, topic: TopicName, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
         partition = node.partitions.led(topic, PartitionIndex(wanted.partition_index))
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        offset, timestamp, leader_epoch = _find(partition, wanted.timestamp)
+        offset, timestamp, leader_epoch = _find(partition, wanted.timestamp, isolation_level)
     except KafkaError as error:
         if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _OFFSET_NOT_AVAILABLE_FROM:
             error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -64,12 +70,13 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int) -> Found:
+def _find(partition: Partition, timestamp: int, isolation_level: int) -> Found:
     log = partition.log
+    end_offset = partition.last_stable_offset if isolation_level == _READ_COMMITTED else partition.high_watermark
     match timestamp:
         case -1:
             _check_caught_up(partition)
-            return partition.high_watermark, -1, partition.leader_epoch
+            return end_offset, -1, partition.leader_epoch
         case -2 | -4:
             return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
         case -5:
@@ -78,7 +85,7 @@ def _find(partition: Partition, timestamp: int) -> Found:
             found = log.offset_of_max_timestamp()
         case _:
             found = log.offset_for_timestamp(timestamp)
-    if found is not None and found[0] < partition.high_watermark:
+    if found is not None and found[0] < end_offset:
         return found
     _check_caught_up(partition)
     return _NOTHING

@@ -3,11 +3,15 @@
 Versions 0 to 2 are there because librdkafka stops compressing without them; every partition of such a request is
 answered with UNSUPPORTED_VERSION.
 A producer over its quota is answered with the time for which its connection is not read from (KIP-219).
-Gap: transactional ids are refused until there are transactions.
+The first records of a transaction are written when its coordinator has confirmed that the partition is part of it, and
+from version 12 on that makes it one (KIP-890).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
+from functools import partial
 from itertools import islice
+from typing import Any
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.leader_hints import endpoints, leader_hint
@@ -16,6 +20,7 @@ from quorate.broker.partition import Partition
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
 from quorate.broker.recompression import recompress
 from quorate.broker.restored_batches import check_restored
+from quorate.broker.transactional_produce import TransactionOfRequest, with_own_records
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata.topic_names import INTERNAL_TOPICS
@@ -29,6 +34,7 @@ from quorate.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from quorate.records.batch import is_transactional
 from quorate.records.validation import check_keys, validate_produced
 from quorate.storage.appending import AppendInfo
 
@@ -39,7 +45,15 @@ _NO_HINT = PartitionProduceResponse().current_leader
 
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
-    answers, uncommitted = _write(node, context.api_version, request)
+    if request.transactional_id is None:
+        return _serve(node, context, request, None)
+    return _serve_transactional(node, context, request)
+
+
+def _serve(
+    node: Node, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
+    answers, uncommitted = _write(node, context.api_version, request, transaction)
     throttle_time_ms = node.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
@@ -50,8 +64,39 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Hand
     return _response(node, request, answers, throttle_time_ms)
 
 
+def _serve_transactional(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
+    api_version = context.api_version
+    transaction = TransactionOfRequest(
+        request,
+        api_version,
+        find=partial(_partition, node, api_version),
+        verifier=node.transaction_verifier,
+        turns=node.producer_turns,
+        requires_verification=bool(node.broker_config("transaction.partition.verification.enable")),
+    )
+    if transaction.may_write_at_once:
+        return _serve(node, context, request, transaction)
+    # The connection reads its next bytes into the memory of these.
+    kept = with_own_records(request)
+
+    async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | None":
+        await transaction.verify()
+        response = _serve(node, context, kept, transaction)
+        # Who comes next need not wait until this is committed.
+        return node.loop.create_task(response) if isinstance(response, Coroutine) else response
+
+    return _respond_after(node.producer_turns.run(transaction.producer_id, verify_and_write))
+
+
+async def _respond_after(
+    written: "asyncio.Future[ProduceResponse | asyncio.Task[ProduceResponse] | None]",
+) -> ProduceResponse | None:
+    response = await written
+    return await response if isinstance(response, asyncio.Task) else response
+
+
 def _write(
-    node: Node, api_version: int, request: ProduceRequest
+    node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None
 ) -> tuple[list[PartitionProduceResponse], list[UncommittedWrite]]:
     """Append what the request has; the answers by position, and those among them that hold only once committed."""
     refusal = _refusal(api_version, request)
@@ -65,7 +110,14 @@ def _write(
                 if refusal is not None:
                     raise refusal
                 partition = _partition(node, api_version, topic, data.index)
-                info = partition.append(_checked(api_version, partition, data), now_ms, acks_all=acks_all)
+                batch = _checked(api_version, partition, data)
+                if transaction is not None:
+                    transaction.require_admitted(partition, batch)
+                elif is_transactional(batch):
+                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
+                info = partition.append(batch, now_ms, acks_all=acks_all)
+                if transaction is not None:
+                    transaction.appended(partition)
             except KafkaError as error:
                 answers.append(_refused(node, api_version, topic, data.index, error))
                 continue
@@ -81,8 +133,6 @@ def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
         return KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if request.transactional_id is not None:
-        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactions are not supported yet.")
     return None
 
 

@@ -1,0 +1,85 @@
+"""WriteTxnMarkers, versions 1 and 2: a coordinator ends transactions in the partitions that this node leads.
+
+Answered when the high watermark has passed the markers, so that no later leader can be without them. In a partition of
+``__consumer_offsets`` the marker also decides about the offsets that were committed in the transaction.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.node import Node
+from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
+from quorate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from quorate.records.control import EndTransactionMarker, TransactionEnd
+
+_TIMEOUT_MS = 30_000
+
+
+def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
+    return _write_all(node, request)
+
+
+async def _write_all(node: Node, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    results = await asyncio.gather(*(_write(node, marker) for marker in request.markers))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+async def _write(node: Node, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    end = _end(marker)
+    partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    codes = await _append(node, end, partitions)
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=codes[topic.name, index])
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+def _end(marker: WritableTxnMarker) -> TransactionEnd:
+    return TransactionEnd(
+        producer_id=ProducerId(marker.producer_id),
+        producer_epoch=ProducerEpoch(marker.producer_epoch),
+        marker=EndTransactionMarker(is_commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch),
+        transaction_version=marker.transaction_version,
+    )
+
+
+async def _append(
+    node: Node, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], ErrorCode]:
+    codes = dict.fromkeys(partitions, ErrorCode.NONE)
+    uncommitted: list[UncommittedWrite] = []
+    now_ms = node.clock.now_ms()
+    for position, (topic, index) in enumerate(partitions):
+        try:
+            partition = node.partitions.led(TopicName(topic), PartitionIndex(index))
+            info = partition.append_marker(end, now_ms)
+        except KafkaError as error:
+            codes[topic, index] = error.code
+            continue
+        uncommitted.append((position, partition, Offset(info.last_offset + 1)))
+    if uncommitted:
+        failures = await PendingProduce(node.loop, _TIMEOUT_MS, uncommitted).future
+        codes |= {partitions[position]: failure.code for position, failure in failures.items()}
+    return codes
+
+
+API = Api(request=WriteTxnMarkersRequest, min_version=1, max_version=2, handle=handle)
