@@ -26,6 +26,9 @@ class PartitionEdits:
     ) -> PartitionState:
         """Make this the partition's state. The leader epoch grows by one if leadership changed in any edit.
 
+        It grows, too, where a replica goes: it deletes its log, and if it comes back in the same reign, the leader
+        would take what it said before for what it has.
+
         ``even_if_same`` gives a new partition epoch to a state that does not change, which rules out for good every
         proposal made from the old one.
         """
@@ -34,7 +37,8 @@ class PartitionEdits:
             return before
         original = self._original(name)
         edit = self._edits.get(name)
-        leads_anew = new.leader != before.leader or (edit is not None and edit.leads_anew)
+        loses_replica = not set(before.replicas) <= set(new.replicas)
+        leads_anew = loses_replica or new.leader != before.leader or (edit is not None and edit.leads_anew)
         state = msgspec.structs.replace(
             new,
             leader_epoch=LeaderEpoch(original.leader_epoch + leads_anew),

@@ -48,7 +48,7 @@ def test_replicas_are_the_union_until_every_target_is_in_sync() -> None:
     outcome = cluster.alter_isr(cluster.isr_change((1, 2, 3, 4, 5)))
     assert outcome.error is ErrorCode.NONE
     assert membership(cluster.state()) == ((4, 5, 1), (), (), (1, 4, 5))
-    assert (cluster.state().leader, cluster.state().leader_epoch) == (1, 0)
+    assert (cluster.state().leader, cluster.state().leader_epoch) == (1, 1)
     assert list_reassignments(cluster.image) == ()
     assert cluster.image.replica_count(NodeId(2)) == 0
 
@@ -117,6 +117,17 @@ def test_a_replica_is_not_given_up_while_a_target_is_out_of_sync() -> None:
     cluster.unfence(2)
     cluster.alter_isr(cluster.isr_change((1, 2, 3)))
     assert membership(cluster.state()) == ((1, 2), (), (), (1, 2))
+
+
+@pytest.mark.parametrize("left", [(1, 2), (1, 3)])
+def test_a_replica_that_goes_ends_the_reign_so_that_nothing_it_said_counts_when_it_is_back(
+    left: tuple[int, ...],
+) -> None:
+    cluster = six_nodes()
+    reassign(cluster, left)
+    assert (cluster.state().leader, cluster.state().leader_epoch) == (1, 1)
+    reassign(cluster, (1, 2, 3))
+    assert (cluster.state().leader, cluster.state().leader_epoch) == (1, 1)
 
 
 def test_two_edits_of_a_partition_in_one_command_are_one_change() -> None:
