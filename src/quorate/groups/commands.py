@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from quorate.groups.consumer.commands import ConsumerGroupCommand, ConsumerGroupResult
+from quorate.groups.consumer.group import ConsumerGroupState
+from quorate.groups.group_protocol import GroupProtocol
 from quorate.groups.group_state import GroupState
 from quorate.groups.records import CommittedOffset, TopicPartition
 from quorate.kernel.errors import ErrorCode
@@ -15,13 +18,6 @@ from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
 
 NO_MEMBER_ID = MemberId("")
 NO_GENERATION = -1
-
-
-class GroupProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    """One assignment protocol a member supports, and its metadata for it (for consumers: the subscription)."""
-
-    name: str
-    metadata: bytes
 
 
 class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +113,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     member_id: MemberId
     group_instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
+    supports_member_epochs: bool = True  # From OffsetCommit 9 on; members of consumer groups must use it.
     retention_time_ms: int | None  # Before OffsetCommit 5 a client could ask for one of its own.
 
 
@@ -127,6 +124,9 @@ class CommitOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
 class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     topic_partitions: tuple[TopicPartition, ...] | None  # None asks for all that the group has committed.
+    # From members of consumer groups, and from version 9 on; others do not say who they are.
+    member_id: MemberId | None = None
+    member_epoch: int = NO_GENERATION
 
 
 class FetchOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class ListGroups(msgspec.Struct, frozen=True, kw_only=True):
 class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     protocol_type: str
-    state: GroupState
+    state: GroupState | ConsumerGroupState
     group_type: str = "classic"
 
 
@@ -204,7 +204,7 @@ class ForgetTopicsResult(msgspec.Struct, frozen=True, kw_only=True):
 MembershipCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics
 GroupQuery = DescribeGroup | ListGroups
-Command = MembershipCommand | OffsetCommand | GroupQuery | DeleteGroup
+Command = MembershipCommand | OffsetCommand | GroupQuery | DeleteGroup | ConsumerGroupCommand
 
 Result = (
     JoinGroupResult
@@ -218,4 +218,5 @@ Result = (
     | ListGroupsResult
     | DeleteGroupResult
     | ForgetTopicsResult
+    | ConsumerGroupResult
 )

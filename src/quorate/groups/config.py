@@ -2,6 +2,8 @@
 
 import msgspec
 
+from quorate.groups.consumer.settings import ConsumerGroupSettings
+
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     min_session_timeout_ms: int = 6_000
@@ -14,3 +16,4 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
     offsets_retention_check_interval_ms: int = 600_000
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()

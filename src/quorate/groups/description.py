@@ -1,6 +1,5 @@
 """What DescribeGroups and ListGroups show of a group. Pure."""
 
-from quorate.groups.classic_group import ClassicGroup
 from quorate.groups.commands import (
     DescribedMember,
     DescribeGroup,
@@ -9,16 +8,24 @@ from quorate.groups.commands import (
     ListGroups,
     ListGroupsResult,
 )
+from quorate.groups.consumer.commands import (
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+    DescribedConsumerMember,
+)
+from quorate.groups.consumer.group import ConsumerGroup
+from quorate.groups.consumer.settings import ConsumerGroupSettings
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId
+from quorate.kernel.ids import GroupId, MemberId
 
-GROUP_TYPE = "classic"
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def describe(book: GroupBook, command: DescribeGroup) -> DescribeGroupResult:
-    if not book.exists(command.group_id):
+    if not book.exists(command.group_id) or command.group_id in book.consumer:
         return DescribeGroupResult(error=ErrorCode.GROUP_ID_NOT_FOUND, group_id=command.group_id)
     group = book.live.get(command.group_id)
     if group is None:  # Offsets were committed without membership.
@@ -44,16 +51,61 @@ def describe(book: GroupBook, command: DescribeGroup) -> DescribeGroupResult:
     )
 
 
-def listed(book: GroupBook, command: ListGroups) -> ListGroupsResult:
-    if command.types and GROUP_TYPE not in command.types:
-        return ListGroupsResult()
-    found = (_listed_one(group_id, book.live.get(group_id)) for group_id in book.group_ids())
-    return ListGroupsResult(
-        groups=tuple(group for group in found if not command.states or group.state.lower() in command.states)
+def describe_consumer_group(
+    book: GroupBook, command: DescribeConsumerGroup, settings: ConsumerGroupSettings
+) -> DescribeConsumerGroupResult:
+    """What is durable of the group: who acts on an answer must not see what may yet be lost."""
+    group = book.state.consumer_group(command.group_id)
+    if group is None:
+        kind = "is not a consumer group" if book.exists(command.group_id) else "not found"
+        message = f"Group {command.group_id} {kind}."
+        return DescribeConsumerGroupResult(
+            error=ErrorCode.GROUP_ID_NOT_FOUND, message=message, group_id=command.group_id
+        )
+    return DescribeConsumerGroupResult(
+        group_id=group.group_id,
+        state=group.state,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=group.preferred_assignor(settings.assignors[0]),
+        members=tuple(_described_member(group, member_id) for member_id in sorted(group.members)),
     )
 
 
-def _listed_one(group_id: GroupId, group: ClassicGroup | None) -> ListedGroup:
+def _described_member(group: ConsumerGroup, member_id: MemberId) -> DescribedConsumerMember:
+    member, current = group.members[member_id], group.current(member_id)
+    return DescribedConsumerMember(
+        member_id=member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=member.topics,
+        pattern=member.pattern,
+        assigned=current.assigned,
+        target=group.target(member_id),
+        is_classic=member.classic is not None,
+    )
+
+
+def listed(book: GroupBook, command: ListGroups) -> ListGroupsResult:
+    found = (_listed_one(book, group_id) for group_id in book.group_ids())
+    return ListGroupsResult(
+        groups=tuple(
+            group
+            for group in found
+            if (not command.states or group.state.lower() in command.states)
+            and (not command.types or group.group_type in command.types)
+        )
+    )
+
+
+def _listed_one(book: GroupBook, group_id: GroupId) -> ListedGroup:
+    consumer = book.consumer.get(group_id)
+    if consumer is not None:
+        return ListedGroup(group_id=group_id, protocol_type=CONSUMER, state=consumer.state, group_type=CONSUMER)
+    group = book.live.get(group_id)
     if group is None:
         return ListedGroup(group_id=group_id, protocol_type="", state=GroupState.EMPTY)
     return ListedGroup(group_id=group_id, protocol_type=group.protocol_type or "", state=group.state)

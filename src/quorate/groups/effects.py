@@ -9,6 +9,7 @@ from typing import NewType
 import msgspec
 
 from quorate.groups.commands import Command, Result
+from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.records import CoordinatorRecord
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
@@ -30,11 +31,25 @@ class RebalanceTimer(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
 
 
+class ConsumerSessionTimer(msgspec.Struct, frozen=True, kw_only=True):
+    """Ends a member of a consumer group that was not heard of."""
+
+    group_id: GroupId
+    member_id: MemberId
+
+
+class ConsumerRebalanceTimer(msgspec.Struct, frozen=True, kw_only=True):
+    """Ends a member of a consumer group that does not do its part of a rebalance, though it is alive."""
+
+    group_id: GroupId
+    member_id: MemberId
+
+
 class OffsetExpiryTimer(msgspec.Struct, frozen=True, kw_only=True):
     """The time to look for offsets that are past their retention."""
 
 
-TimerKey = SessionTimer | RebalanceTimer | OffsetExpiryTimer
+TimerKey = SessionTimer | RebalanceTimer | ConsumerSessionTimer | ConsumerRebalanceTimer | OffsetExpiryTimer
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +121,14 @@ class LogLoaded(msgspec.Struct, frozen=True, kw_only=True):
     """All records of the partition up to its high watermark were replayed; the shard may answer now."""
 
 
+class TopicsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's metadata has another version; consumer groups look at it with the next heartbeat."""
+
+    topics: ClusterTopics
+
+
 class LeadershipLost(msgspec.Struct, frozen=True, kw_only=True):
     """Another node leads the partition. Nothing may be reported to this shard after it."""
 
 
-Event = CommandReceived | TimerFired | AppendCommitted | AppendFailed | LogLoaded | LeadershipLost
+Event = CommandReceived | TimerFired | AppendCommitted | AppendFailed | LogLoaded | TopicsChanged | LeadershipLost

@@ -1,6 +1,7 @@
 """All that a shard knows of its groups: the log's word, live membership, and what is on its way. Pure."""
 
 from quorate.groups.classic_group import ClassicGroup
+from quorate.groups.consumer.group import ConsumerGroup
 from quorate.groups.group_state import GroupState
 from quorate.groups.in_flight import InFlightAppends
 from quorate.groups.records import TopicPartition
@@ -13,19 +14,24 @@ class GroupBook:
         self.state = ReplicatedState()
         # Every stored group is live too. One that is only live has members that no generation was stored for.
         self.live: dict[GroupId, ClassicGroup] = {}
+        # Consumer groups, with what is on its way to the log counted in. A group is here or in ``live``, never in both.
+        self.consumer: dict[GroupId, ConsumerGroup] = {}
         self.in_flight = InFlightAppends()
 
     def group_ids(self) -> list[GroupId]:
-        return sorted(self.state.group_ids() | self.live.keys())
+        return sorted(self.state.group_ids() | self.live.keys() | self.consumer.keys())
 
     def exists(self, group_id: GroupId) -> bool:
-        return group_id in self.live or bool(self.known_offsets(group_id))
+        return group_id in self.live or group_id in self.consumer or bool(self.known_offsets(group_id))
 
     def known_offsets(self, group_id: GroupId) -> set[TopicPartition]:
         """The partitions with an offset, in the log or on its way there."""
         return self.state.offsets_of(group_id).keys() | self.in_flight.offsets_of(group_id)
 
     def has_members(self, group_id: GroupId) -> bool:
+        consumer = self.consumer.get(group_id)
+        if consumer is not None and consumer.members:
+            return True
         group = self.live.get(group_id)
         return group is not None and (group.state is not GroupState.EMPTY or bool(group.pending_members))
 

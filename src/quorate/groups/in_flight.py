@@ -6,7 +6,7 @@ delete must count them in.
 
 from collections.abc import Iterator
 
-from quorate.groups.effects import AppendRecords
+from quorate.groups.effects import AppendRecords, ReplyWhenDurable
 from quorate.groups.records import CoordinatorRecord, GroupRecord, OffsetRecord, TopicPartition
 from quorate.kernel.ids import GroupId
 
@@ -14,12 +14,31 @@ from quorate.kernel.ids import GroupId
 class InFlightAppends:
     def __init__(self) -> None:
         self._appends: list[AppendRecords] = []
+        # Answers that show what an append changes, and so must not be given before it is committed.
+        self._waiting: dict[AppendRecords, list[ReplyWhenDurable]] = {}
 
     def add(self, append: AppendRecords) -> None:
         self._appends.append(append)
 
     def remove(self, append: AppendRecords) -> None:
         self._appends.remove(append)
+
+    def last_for(self, group_id: GroupId) -> AppendRecords | None:
+        """The newest append that changes the group."""
+        for append in reversed(self._appends):
+            if any(record.key.group_id == group_id for record in append.records):
+                return append
+        return None
+
+    def reply_after(self, append: AppendRecords, reply: ReplyWhenDurable) -> None:
+        self._waiting.setdefault(append, []).append(reply)
+
+    def take_waiting(self, append: AppendRecords) -> list[ReplyWhenDurable]:
+        return self._waiting.pop(append, [])
+
+    def records_of(self, group_id: GroupId) -> Iterator[CoordinatorRecord]:
+        for append in self._appends:
+            yield from (record for record in append.records if record.key.group_id == group_id)
 
     def drain(self) -> list[AppendRecords]:
         drained, self._appends = self._appends, []

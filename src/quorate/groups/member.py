@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from quorate.groups.commands import GroupProtocol, JoinGroup
+from quorate.groups.commands import JoinGroup
 from quorate.groups.effects import Token
+from quorate.groups.group_protocol import GroupProtocol
 from quorate.groups.records import StoredMember
 from quorate.kernel.ids import MemberId
 

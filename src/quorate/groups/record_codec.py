@@ -7,6 +7,7 @@ are written as key 1 with value 3 (value 1 where an expiry is set, the only vers
 
 import struct
 
+from quorate.groups.consumer import record_codec as consumer_codec
 from quorate.groups.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -27,6 +28,7 @@ from quorate.kernel.ids import (
     PartitionIndex,
     TopicName,
 )
+from quorate.protocol.errors import ProtocolError
 
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
@@ -55,7 +57,9 @@ def encode_key(record: CoordinatorRecord) -> bytes:
                 struct.pack(">i", partition),
             )
         )
-    return struct.pack(">h", _GROUP_KEY_VERSION) + _string(record.key.group_id)
+    if isinstance(record, GroupRecord):
+        return struct.pack(">h", _GROUP_KEY_VERSION) + _string(record.key.group_id)
+    return consumer_codec.encode_key(record)
 
 
 def encode_value(record: CoordinatorRecord) -> bytes | None:
@@ -63,7 +67,9 @@ def encode_value(record: CoordinatorRecord) -> bytes | None:
         return None
     if isinstance(record, OffsetRecord):
         return _encode_offset(record.value)
-    return _encode_group(record.value)
+    if isinstance(record, GroupRecord):
+        return _encode_group(record.value)
+    return consumer_codec.encode_value(record)
 
 
 def _encode_offset(value: CommittedOffset) -> bytes:
@@ -131,7 +137,11 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
                 key=GroupKey(group_id=GroupId(key_reader.string())),
                 value=None if value is None else _decode_group(_Reader(value)),
             )
-    except (struct.error, UnicodeDecodeError) as error:
+        if key_version in consumer_codec.KEY_TYPES:
+            return consumer_codec.decode_consumer_record(
+                key_version, bytes(key), None if value is None else bytes(value)
+            )
+    except (struct.error, UnicodeDecodeError, ProtocolError) as error:
         raise CorruptCoordinatorRecord(f"cannot read record with key {bytes(key)[:64].hex()}: {error}") from error
     return None
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from quorate.groups.consumer.records import ConsumerGroupRecord
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
 
 
@@ -63,7 +64,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
     value: StoredGroup | None
 
 
-CoordinatorRecord = OffsetRecord | GroupRecord
+CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord
 
 
 def offset_record(group_id: GroupId, topic_partition: TopicPartition, value: CommittedOffset | None) -> OffsetRecord:

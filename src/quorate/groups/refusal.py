@@ -28,10 +28,16 @@ from quorate.groups.commands import (
     SyncGroup,
     SyncGroupResult,
 )
+from quorate.groups.consumer.commands import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
 from quorate.kernel.errors import ErrorCode
 
 
-def refusal(command: Command, error: ErrorCode) -> Result:
+def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: PLR0912 - one flat case for each command
     match command:
         case JoinGroup():
             return JoinGroupResult(error=error, member_id=command.member_id)
@@ -55,6 +61,10 @@ def refusal(command: Command, error: ErrorCode) -> Result:
             return DeleteGroupResult(error=error)
         case ForgetTopics():
             return ForgetTopicsResult(error=error)
+        case ConsumerGroupHeartbeat():
+            return ConsumerGroupHeartbeatResult(error=error)
+        case DescribeConsumerGroup():
+            return DescribeConsumerGroupResult(error=error, group_id=command.group_id)
         case _:
             assert_never(command)
 

@@ -5,6 +5,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from quorate.groups.consumer.group import ConsumerGroup
+from quorate.groups.consumer.records import ConsumerGroupRecord
 from quorate.groups.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -21,13 +23,16 @@ _NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
 class ReplicatedState:
     def __init__(self) -> None:
         self._groups: dict[GroupId, StoredGroup] = {}
+        self._consumer_groups: dict[GroupId, ConsumerGroup] = {}
         self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
 
     def replay(self, record: CoordinatorRecord) -> None:
         if isinstance(record, OffsetRecord):
             self._replay_offset(record)
-        else:
+        elif isinstance(record, GroupRecord):
             self._replay_group(record)
+        else:
+            self._replay_consumer_group(record)
 
     def _replay_offset(self, record: OffsetRecord) -> None:
         group_id = record.key.group_id
@@ -45,6 +50,21 @@ class ReplicatedState:
         else:
             self._groups.pop(record.key.group_id, None)
 
+    def _replay_consumer_group(self, record: ConsumerGroupRecord) -> None:
+        group_id = record.key.group_id
+        group = self._consumer_groups.get(group_id) or ConsumerGroup(group_id)
+        group.replay(record)
+        if group.is_gone:
+            self._consumer_groups.pop(group_id, None)
+        else:
+            self._consumer_groups[group_id] = group
+
+    def consumer_group(self, group_id: GroupId) -> ConsumerGroup | None:
+        return self._consumer_groups.get(group_id)
+
+    def consumer_groups(self) -> Iterator[tuple[GroupId, ConsumerGroup]]:
+        return iter(self._consumer_groups.items())
+
     def stored_group(self, group_id: GroupId) -> StoredGroup | None:
         return self._groups.get(group_id)
 
@@ -55,4 +75,4 @@ class ReplicatedState:
         return self._offsets.get(group_id, _NO_OFFSETS)
 
     def group_ids(self) -> set[GroupId]:
-        return self._groups.keys() | self._offsets.keys()
+        return self._groups.keys() | self._offsets.keys() | self._consumer_groups.keys()

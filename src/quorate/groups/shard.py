@@ -27,13 +27,19 @@ from quorate.groups.commands import (
     SyncGroup,
 )
 from quorate.groups.config import GroupConfig
-from quorate.groups.description import describe, listed
+from quorate.groups.consumer.classic_coordination import ClassicRequests
+from quorate.groups.consumer.commands import ConsumerGroupHeartbeat, DescribeConsumerGroup
+from quorate.groups.consumer.coordination import ConsumerGroups
+from quorate.groups.consumer.group_update import tombstones_of
+from quorate.groups.description import describe, describe_consumer_group, listed
 from quorate.groups.effects import (
     AfterAppend,
     AppendCommitted,
     AppendFailed,
     AppendRecords,
     CommandReceived,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
     Effect,
     Event,
     FinishRebalance,
@@ -48,12 +54,14 @@ from quorate.groups.effects import (
     TimerFired,
     TimerKey,
     Token,
+    TopicsChanged,
 )
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
-from quorate.groups.records import CoordinatorRecord, GroupRecord
+from quorate.groups.records import CoordinatorRecord, GroupRecord, OffsetRecord, StoredGroup
 from quorate.groups.refusal import coordinator_error, refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId
 
 
 class GroupCoordinatorShard:
@@ -62,6 +70,8 @@ class GroupCoordinatorShard:
         self._new_uuid = new_uuid
         self._is_loaded = False
         self._book = GroupBook()
+        self._consumer_groups = ConsumerGroups(self._book, config, new_uuid)
+        self._classic_requests = ClassicRequests(self._consumer_groups)
 
     def replay(self, record: CoordinatorRecord) -> None:
         """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does."""
@@ -86,10 +96,12 @@ class GroupCoordinatorShard:
             case AppendCommitted(append=append):
                 return self._append_committed(append, now_ms)
             case AppendFailed(append=append, error=error):
-                self._book.in_flight.remove(append)
-                return self._after_failure(append.then, error, now_ms)
+                return self._append_failed(append, error, now_ms)
             case LogLoaded():
                 return self._log_loaded(now_ms)
+            case TopicsChanged(topics=topics):
+                self._consumer_groups.topics = topics
+                return []
             case LeadershipLost():
                 return self._resign(now_ms)
             case _:
@@ -116,12 +128,19 @@ class GroupCoordinatorShard:
                 return removal.delete_group(book, token, command)
             case ForgetTopics():
                 return removal.forget_topics(book, token, command)
+            case ConsumerGroupHeartbeat():
+                return self._consumer_groups.heartbeat(token, command, now_ms)
+            case DescribeConsumerGroup():
+                return [Reply(token=token, result=describe_consumer_group(book, command, self._config.consumer))]
             case _:
                 assert_never(command)
 
     def _membership_command(self, token: Token, command: MembershipCommand, now_ms: int) -> list[Effect]:
         if not command.group_id:
             return [Reply(token=token, result=refusal(command, ErrorCode.INVALID_GROUP_ID))]
+        consumer_group = self._book.consumer.get(command.group_id)
+        if consumer_group is not None and consumer_group.members:
+            return self._classic_requests.handle(consumer_group, token, command, now_ms)
         group = self._book.live.get(command.group_id)
         if isinstance(command, JoinGroup):
             return self._join(group, token, command, now_ms)
@@ -141,7 +160,13 @@ class GroupCoordinatorShard:
         effects = joining.join(group, token, command, self._new_uuid(), now_ms)
         if group.roster or group.pending_members:
             self._book.live[command.group_id] = group
+            return [*self._end_empty_consumer_group(command.group_id), *effects]
         return effects
+
+    def _end_empty_consumer_group(self, group_id: GroupId) -> list[Effect]:
+        """A consumer group without members makes way for a classic one; what it has committed stays."""
+        empty = self._book.consumer.pop(group_id, None)
+        return [] if empty is None else [AppendRecords(records=tombstones_of(empty), then=None)]
 
     def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         match key:
@@ -153,6 +178,8 @@ class GroupCoordinatorShard:
             case RebalanceTimer(group_id=group_id):
                 group = self._book.live.get(group_id)
                 return [] if group is None else group.rebalance_timer_fired(now_ms)
+            case ConsumerSessionTimer() | ConsumerRebalanceTimer():
+                return self._consumer_groups.timer_fired(key, now_ms)
             case _:
                 assert_never(key)
 
@@ -165,6 +192,11 @@ class GroupCoordinatorShard:
             self.replay(record)
             if isinstance(record, GroupRecord) and record.value is None:
                 self._book.drop_if_gone(record.key.group_id)
+        waiting = self._book.in_flight.take_waiting(append)
+        also = [Reply(token=reply.token, result=reply.result) for reply in waiting]
+        return [*self._after_commit(append, now_ms), *also]
+
+    def _after_commit(self, append: AppendRecords, now_ms: int) -> list[Effect]:
         match append.then:
             case ReplyWhenDurable(token=token, result=result):
                 return [Reply(token=token, result=result)]
@@ -176,6 +208,26 @@ class GroupCoordinatorShard:
                 return []
             case _:
                 assert_never(append.then)
+
+    def _append_failed(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+        self._book.in_flight.remove(append)
+        effects = self._after_failure(append.then, error, now_ms)
+        for reply in self._book.in_flight.take_waiting(append):
+            effects += self._after_failure(reply, error, now_ms)
+        return [*effects, *self._roll_back(append, error, now_ms)]
+
+    def _roll_back(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+        """Consumer groups have counted on the records; they and the groups they came from are as the log says again."""
+        effects: list[Effect] = []
+        touched = {
+            record.key.group_id for record in append.records if not isinstance(record, OffsetRecord | GroupRecord)
+        }
+        for group_id in sorted(touched):
+            effects += self._consumer_groups.roll_back(group_id, coordinator_error(error), now_ms)
+            stored = self._book.state.stored_group(group_id)
+            if stored is not None and group_id not in self._book.live:
+                effects += self._go_on(group_id, stored, now_ms)
+        return effects
 
     def _after_failure(self, then: AfterAppend, error: ErrorCode, now_ms: int) -> list[Effect]:
         match then:
@@ -201,11 +253,16 @@ class GroupCoordinatorShard:
         self._is_loaded = True
         effects = [self._next_expiry(now_ms)]
         for group_id, stored in self._book.state.stored_groups():
-            group = self._book.live[group_id] = ClassicGroup.from_stored(group_id, stored, self._config)
-            for member in group.roster:
-                effects += group.hear_from(member, now_ms)
-            if len(group.roster) > self._config.max_group_size:
-                effects += group.rebalance(now_ms)
+            effects += self._go_on(group_id, stored, now_ms)
+        return [*effects, *self._consumer_groups.log_loaded(now_ms)]
+
+    def _go_on(self, group_id: GroupId, stored: StoredGroup, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        group = self._book.live[group_id] = ClassicGroup.from_stored(group_id, stored, self._config)
+        for member in group.roster:
+            effects += group.hear_from(member, now_ms)
+        if len(group.roster) > self._config.max_group_size:
+            effects += group.rebalance(now_ms)
         return effects
 
     def _resign(self, now_ms: int) -> list[Effect]:
@@ -213,8 +270,11 @@ class GroupCoordinatorShard:
         self._is_loaded = False
         effects: list[Effect] = []
         for append in self._book.in_flight.drain():
+            waiting = self._book.in_flight.take_waiting(append)
             if isinstance(append.then, ReplyWhenDurable):
-                effects += self._after_failure(append.then, ErrorCode.NOT_COORDINATOR, now_ms)
+                waiting.append(append.then)
+            for reply in waiting:
+                effects += self._after_failure(reply, ErrorCode.NOT_COORDINATOR, now_ms)
         for group in self._book.live.values():
             for member in group.roster:
                 effects += group.answer_waiting(member, ErrorCode.NOT_COORDINATOR)

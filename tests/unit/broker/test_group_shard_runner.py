@@ -11,13 +11,13 @@ from quorate.broker.partition import Partition
 from quorate.groups.commands import (
     DescribeGroup,
     DescribeGroupResult,
-    GroupProtocol,
     Heartbeat,
     HeartbeatResult,
     JoinGroup,
     JoinGroupResult,
 )
 from quorate.groups.config import GroupConfig
+from quorate.groups.group_protocol import GroupProtocol
 from quorate.groups.group_state import GroupState
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode, KafkaError

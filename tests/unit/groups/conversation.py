@@ -12,7 +12,6 @@ from quorate.groups.commands import (
     CommitOffsetsResult,
     FetchOffsets,
     FetchOffsetsResult,
-    GroupProtocol,
     Heartbeat,
     HeartbeatResult,
     JoinGroup,
@@ -41,6 +40,7 @@ from quorate.groups.effects import (
     TimerKey,
     Token,
 )
+from quorate.groups.group_protocol import GroupProtocol
 from quorate.groups.record_codec import decode_record, encode_key, encode_value
 from quorate.groups.records import TopicPartition
 from quorate.groups.shard import GroupCoordinatorShard

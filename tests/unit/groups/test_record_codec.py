@@ -143,7 +143,7 @@ def test_tombstones_have_no_value() -> None:
 
 
 def test_records_of_other_group_types_are_passed_over() -> None:
-    assert decode_record(bytes.fromhex("0003000567726f7570"), b"\x00\x00\x00\x00\x00\x01") is None
+    assert decode_record(bytes.fromhex("000b000567726f7570"), b"\x00\x00\x00\x00\x00\x01") is None
 
 
 @pytest.mark.parametrize(
