@@ -47,10 +47,6 @@ class PrunePlan(msgspec.Struct, frozen=True, kw_only=True):
     objects: dict[int, dict[str, int]]  # Of each manifest that is dropped, those that the newest one does not name.
     doomed: dict[str, int]  # What will be deleted, as it looks now.
 
-    @property
-    def dropped(self) -> list[int]:
-        return [verdict.number for verdict in self.verdicts if verdict.kept_because is None]
-
 
 class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
@@ -96,7 +92,7 @@ class Pruner:
             if policy.drops_all:
                 self._require_free(plan, pruned)
             if is_dry:
-                pruned, deleted = set(plan.dropped), plan.doomed
+                pruned, deleted = set(plan.objects), plan.doomed
                 break
             pruned |= self._drop(plan, ignored_restores)
             deleted |= self._delete_objects(watcher)
@@ -163,7 +159,7 @@ class Pruner:
 
     def _drop(self, plan: PrunePlan, ignored_restores: Collection[str]) -> set[int]:
         """Those manifests that are dropped now."""
-        claimed = [number for number in plan.dropped if self._holds.begin_pruning(number, plan.objects[number])]
+        claimed = [number for number, names in plan.objects.items() if self._holds.begin_pruning(number, names)]
         # A restore that saw no decision stored its plan before: it is seen here, and the manifest goes later.
         in_use = self._manifests_in_use(ignored_restores)
         free = [number for number in claimed if number not in in_use]
@@ -233,4 +229,4 @@ def _as_it_came(verdict: Verdict) -> Verdict:
     """A manifest that was to go and is there was taken by somebody in between."""
     if verdict.kept_because is not None:
         return verdict
-    return msgspec.structs.replace(verdict, kept_because="held, or read by a restore, since a moment ago")
+    return msgspec.structs.replace(verdict, kept_because="held, read by a restore or pruned since a moment ago")

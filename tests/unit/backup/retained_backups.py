@@ -1,0 +1,204 @@
+"""One backup with its holds and restores in a storage that can die at any call, or have something happen there."""
+
+import copy
+from collections.abc import Callable
+
+import msgspec
+
+from quorate.backup.compaction import Merge, compacted, plan_merges
+from quorate.backup.compaction_merge import merge_segments
+from quorate.backup.errors import BackupError
+from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.holds import Hold, HoldLedger
+from quorate.backup.manifest import Manifest, Mode, decode_manifest
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.object_names import PRUNED_CONTENT, manifest_number
+from quorate.backup.prune import Pruner, PruneReport
+from quorate.backup.prune_policy import PrunePolicy
+from quorate.backup.restore_ledger import RestoreDone, RestoreLedger
+from quorate.backup.restore_plan import RestorePlan
+from quorate.kernel.ids import ProducerEpoch, ProducerId
+from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, read_back, run_backup
+from tests.unit.backup.memory_storage import MemoryStorage
+
+DAY_MS = 86_400_000
+
+
+class Killed(BaseException):
+    """The process is gone: nothing catches this, and no call has an effect any more."""
+
+
+class Calls:
+    """Counts the calls of several storages together. At one of them something happens."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._at: int | None = None
+        self._event: Callable[[], None] = lambda: None
+        self._is_late = False
+        self.is_dead = False
+
+    def kill_at(self, call: int, *, is_late: bool) -> None:
+        """Before, or with ``is_late`` after, the call has its effect."""
+
+        def die() -> None:
+            self.is_dead = True
+
+        self.happens_at(call, die, is_late=is_late)
+
+    def happens_at(self, call: int, event: Callable[[], None], *, is_late: bool = False) -> None:
+        self._at, self._event, self._is_late = self.count + call, event, is_late
+
+    def revive(self) -> None:
+        self.is_dead, self._at = False, None
+
+    def call(self, effect: Callable[[], object]) -> None:
+        self.count += 1
+        is_now = self.count == self._at
+        if is_now and not self._is_late:
+            self._event()
+        self._check()
+        effect()
+        if is_now and self._is_late:
+            self._event()
+            self._check()
+
+    def _check(self) -> None:
+        if self.is_dead:
+            raise Killed
+
+
+class WatchedStorage(MemoryStorage):
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self.shared = calls
+
+    def call(self, effect: Callable[[], object]) -> None:
+        self.shared.call(lambda: MemoryStorage.call(self, effect))
+
+
+class QuietWatcher:
+    def deletes(self, count: int) -> None:
+        """Nobody looks."""
+
+    def deleted(self, count: int) -> None:
+        """Nobody looks."""
+
+
+class RetainedBackup:
+    """What commands do to a backup, one after the other or inside each other."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.storage = WatchedStorage(self.calls)
+        self.holds_storage = WatchedStorage(self.calls)
+        self.restores_storage = WatchedStorage(self.calls)
+        self.catalog = ManifestCatalog(self.storage, BACKUP_ID)
+        self.holds = HoldLedger(self.holds_storage, BACKUP_ID)
+        self.restores = RestoreLedger(self.restores_storage)
+        self.log = PartitionLog()
+        self.reading: dict[str, int] = {}  # Restores that have begun, and the manifest of each.
+        self._runs = 0
+
+    def copy(self) -> "RetainedBackup":
+        return copy.deepcopy(self)
+
+    def back_up(self, mode: Mode = Mode.INCREMENTAL) -> Manifest:
+        self._runs += 1
+        return run_backup(self.storage, self.log, f"run{self._runs}", mode=mode)
+
+    def grow(self, runs: int, mode: Mode = Mode.INCREMENTAL) -> None:
+        for _ in range(runs):
+            self.log.append(3)
+            self.back_up(mode)
+
+    def compact(self, min_segment_bytes: int = 100_000) -> Manifest | None:
+        self._runs += 1
+        newest = self.catalog.latest()
+        if newest is None:
+            return None
+        groups = plan_merges(newest, min_segment_bytes=min_segment_bytes, max_segment_bytes=200_000)
+        merges = [
+            Merge(
+                group=group,
+                merged=merge_segments(
+                    self.storage,
+                    group,
+                    cluster_id=newest.cluster_id,
+                    codec=FrameCodec.LZ4,
+                    attempt=f"compact{self._runs}-{index}",
+                ),
+            )
+            for index, group in enumerate(groups)
+        ]
+        manifest, number = self.catalog.head()
+        if manifest is None:
+            return None
+        following, taken = compacted(manifest, merges, number=number, run_id=f"compact{self._runs}", created_ms=1)
+        if taken:
+            self.catalog.publish(following, [merge.merged for merge in taken])
+        return following if taken else None
+
+    def prune(self, *, now_ms: int = DAY_MS, **policy: float | bool) -> PruneReport:
+        pruner = Pruner(self.storage, self.catalog, self.holds, self.restores, requests_in_flight=1)
+        return pruner.prune(msgspec.convert(policy, PrunePolicy), QuietWatcher(), now_ms=now_ms)
+
+    def hold(self, number: int) -> None:
+        self.holds.hold(self.catalog, number, Hold(since_ms=1, reason="a case"))
+
+    def begin_restore(self, number: int) -> None:
+        """As ``RestoreRun`` does it: read, store the plan, look once more."""
+        manifest = self.catalog.read(number)
+        restore_id = self.restores.next_id(f"{number:x}{self._runs:x}")
+        self.restores.put_plan(restore_id, _plan(manifest))
+        if self.holds.drops(self.catalog, number):
+            self.restores.put_abandoned(restore_id)
+            raise BackupError("pruned meanwhile")
+        self.reading[restore_id] = number
+
+    def end_restores(self) -> None:
+        for restore_id in list(self.reading):
+            self.restores.put_done(restore_id, RestoreDone(finished_ms=1, record_count=1))
+            del self.reading[restore_id]
+
+    def manifests(self) -> dict[int, Manifest]:
+        """Those that are there, past the storage's calls."""
+        found: dict[int, Manifest] = {}
+        for name, content in self.storage.contents.items():
+            number = manifest_number(name)
+            if number is not None and content != PRUNED_CONTENT:
+                found[number] = decode_manifest(content, name)
+        return dict(sorted(found.items()))
+
+    def orphans(self) -> set[str]:
+        named = {name for manifest in self.manifests().values() for name in manifest.object_names()}
+        return {name for name in self.storage.contents if name.startswith("topics/")} - named
+
+    def assert_whole(self) -> None:
+        manifests = self.manifests()
+        for manifest in manifests.values():
+            for segment in manifest.segments():
+                content = self.storage.contents.get(segment.name)
+                assert content is not None, f"manifest {manifest.number} names {segment.name}, which is not there"
+                assert len(content) == segment.size_bytes
+        assert set(self.reading.values()) <= manifests.keys()
+
+    def everything(self) -> dict[int, list[bytes]]:
+        """All batches behind each manifest."""
+        return {number: read_back(self.storage, manifest) for number, manifest in self.manifests().items()}
+
+
+def _plan(manifest: Manifest) -> RestorePlan:
+    return RestorePlan(
+        backup_id=manifest.backup_id,
+        manifest_number=manifest.number,
+        target_cluster_id="target",
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        start_ms=None,
+        end_ms=None,
+        log_append_time="original",
+        replication_factor=None,
+        map_id="map",
+        topics=[],
+    )
