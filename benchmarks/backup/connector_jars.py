@@ -13,7 +13,7 @@ from tests.peers.jars import PeersUnavailableError, fetch_jars
 
 _POM = Path(__file__).parent / "connector-pom.xml"
 # Of the connector and of its token provider, which is of use with delegation tokens only.
-_STAND_IN_VERSIONS = ("4.2.0", "4.0.0")
+STAND_IN_VERSIONS = ("4.2.0", "4.0.0")
 
 
 class Connector(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,14 +29,18 @@ def find_connector() -> Connector:
         folder = _fetch(version, version)
         return Connector(description=version, jars=_needed(folder), is_of_spark_version=True)
     except PeersUnavailableError:
-        connector, token_provider = _STAND_IN_VERSIONS
-        folder = _fetch(connector, token_provider)
+        return stand_in_connector()
+
+
+def stand_in_connector() -> Connector:
+    """The pinned one: known to be there, and to work with this Spark."""
+    connector, token_provider = STAND_IN_VERSIONS
     return Connector(
         description=(
-            f"{connector}, with token provider {token_provider}, on Spark {version}, as Maven could not fetch"
-            f" connector {version}"
+            f"{connector}, with token provider {token_provider}, on Spark {pyspark.__version__}, as Maven could not"
+            f" fetch connector {pyspark.__version__}"
         ),
-        jars=_needed(folder),
+        jars=_needed(_fetch(connector, token_provider)),
         is_of_spark_version=False,
     )
 

@@ -1,0 +1,57 @@
+"""Spark's own Kafka connector from PySpark: batch and Structured Streaming, reading and writing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from benchmarks.backup.connector_jars import STAND_IN_VERSIONS, stand_in_connector
+from tests.compat.clients.confluent import ConfluentClient
+from tests.ecosystem.spark_queries import ROWS
+from tests.peers.jars import PeersUnavailableError
+from tests.peers.quorate_cluster import QuorateCluster
+
+PROGRAM = Path(__file__).parent / "spark_queries.py"
+PROGRAM_TIMEOUT_S = 240
+PARTITIONS = 3
+TOPICS = ("spark-batch", "spark-source", "spark-target")
+SPARK = ("Spark's Kafka connector", f"{STAND_IN_VERSIONS[0]} on PySpark {pyspark.__version__}")
+
+
+@pytest.fixture(scope="module")
+def results(cluster: QuorateCluster, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    try:
+        jars = ",".join(str(jar) for jar in stand_in_connector().jars)
+    except PeersUnavailableError as error:
+        pytest.skip(str(error))
+    for topic in TOPICS:
+        ConfluentClient(cluster.bootstrap).create_topic(topic, PARTITIONS)
+    folder = tmp_path_factory.mktemp("checkpoint")
+    completed = subprocess.run(
+        [sys.executable, str(PROGRAM), jars, cluster.bootstrap, *TOPICS, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr[-8000:]
+    return json.loads(completed.stdout.splitlines()[-1])
+
+
+@pytest.mark.proves(*SPARK, "batch: write, read, keys, headers, partitions, offsets")
+def test_a_batch_of_rows_comes_back_as_it_was_written(results: Any) -> None:
+    batch = results["batch"]
+    assert batch["rows"] == sorted([f"key-{number}", number, ["kind=number"]] for number in range(ROWS))
+    assert batch["partitions"] == list(range(PARTITIONS))
+    assert batch["offsets"] == list(range(len(batch["offsets"])))
+
+
+@pytest.mark.proves(*SPARK, "Structured Streaming: source and sink, going on from a checkpoint")
+def test_a_stream_goes_on_where_its_checkpoint_ends(results: Any) -> None:
+    streaming = results["streaming"]
+    assert streaming["after_first"] == [2 * number for number in range(ROWS)]
+    assert streaming["after_second"] == [2 * number for number in range(2 * ROWS)]
