@@ -10,15 +10,17 @@ from collections.abc import Iterator
 import msgspec
 
 from quorate.kernel.disk import Buffer, Disk, DiskFile
-from quorate.kernel.ids import Offset
-from quorate.records.batch import read_header
+from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.records.batch import BatchHeader, read_header
 from quorate.storage.batch_scan import read_batches
-from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_batch
+from quorate.storage.cleaned_transactions import CleanedTransactions
+from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_aborted, compact_batch, compact_marker
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
 from quorate.storage.segment import PlacedBatch, Segment
 from quorate.storage.state import LogState
 from quorate.storage.swap import carry_out_swap, decide_swap
+from quorate.storage.transaction_index import AbortedTransaction
 
 _MAX_KEYS = 1_000_000  # About 150 bytes each; a round that has seen as many stops there.
 _WRITE_BYTES = 1 << 20
@@ -30,11 +32,13 @@ class CleaningSource(msgspec.Struct, frozen=True):
     file: DiskFile
     size_bytes: int
     index_bytes: int
+    has_aborted: bool
 
     @classmethod
     def of(cls, segment: Segment, end_offset: Offset) -> "CleaningSource":
         index_bytes = max(segment.offset_index.size_bytes, segment.time_index.size_bytes)
-        return cls(segment, end_offset, segment.file, segment.size_bytes, index_bytes)
+        has_aborted = any(True for _ in segment.transaction_index)
+        return cls(segment, end_offset, segment.file, segment.size_bytes, index_bytes, has_aborted)
 
 
 class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +49,9 @@ class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
     first_dirty_offset: Offset
     sources: list[CleaningSource]
     last_offsets_of_producers: frozenset[Offset]
+    marker_epochs_of_producers: dict[ProducerId, ProducerEpoch]
+    #: All that may have records in the sources. Below the last stable offset there is no other that will be aborted.
+    aborted: list[AbortedTransaction]
 
 
 class CleanedGroup(msgspec.Struct, frozen=True):
@@ -70,7 +77,7 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
     size_bytes = sum(segment.size_bytes for segment, _ in cleanable)
     if not dirty or not _is_worth_it(dirty, size_bytes, state.config, now_ms):
         return None
-    last_offsets = (entry.batches[-1].last_offset for _, entry in state.producers if entry.batches)
+    end_offset = cleanable[-1][1]
     return CleaningPlan(
         directory=state.directory,
         config=state.config,
@@ -78,7 +85,18 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
         truncations=state.truncations,
         first_dirty_offset=first_dirty,
         sources=[CleaningSource.of(segment, end) for segment, end in cleanable],
-        last_offsets_of_producers=frozenset(last_offsets),
+        last_offsets_of_producers=frozenset(
+            offset for _, entry in state.producers if (offset := entry.last_offset) is not None
+        ),
+        marker_epochs_of_producers={
+            producer_id: entry.epoch for producer_id, entry in state.producers if entry.last_offset is None
+        },
+        aborted=[
+            aborted
+            for segment in state.segments
+            for aborted in segment.transaction_index
+            if aborted.first_offset < end_offset
+        ],
     )
 
 
@@ -91,9 +109,11 @@ def clean(disk: Disk, plan: CleaningPlan, *, max_keys: int = _MAX_KEYS) -> Clean
         now_ms=plan.now_ms,
         delete_retention_ms=plan.config.delete_retention_ms,
         kept_last_offsets=plan.last_offsets_of_producers | {last_of_round},
+        kept_marker_epochs=plan.marker_epochs_of_producers,
     )
     reached = [source for source in plan.sources if source.segment.base_offset < latest.end]
-    groups = [_clean_group(disk, plan, sources, rules) for sources in _grouped(reached, plan.config)]
+    transactions = CleanedTransactions(plan.aborted)
+    groups = [_clean_group(disk, plan, sources, rules, transactions) for sources in _grouped(reached, plan.config)]
     return CleanedLog(plan=plan, groups=[group for group in groups if group], cleaned_up_to=latest.end)
 
 
@@ -114,8 +134,11 @@ def install(state: LogState, cleaned: CleanedLog) -> bool:
 
 
 def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[tuple[Segment, Offset]]:
-    """Segments from the first on, with their ends, that will not change: durable, committed, older than the lag."""
+    """Segments from the first on, with their ends, that will not change: durable, stable, older than the lag."""
+    first_unstable = state.producers.open_transactions.first_unstable_offset
     limit = min(up_to_offset, state.durability.recovery_point)
+    if first_unstable is not None:
+        limit = min(limit, first_unstable)
     newest_ms = now_ms - state.config.min_compaction_lag_ms
     for segment, end in state.segments.with_ends(state.log_end_offset)[:-1]:
         if end > limit or (state.config.min_compaction_lag_ms > 0 and segment.max_timestamp().timestamp_ms > newest_ms):
@@ -135,13 +158,18 @@ def _is_worth_it(dirty: list[Segment], cleanable_bytes: int, config: LogConfig, 
 
 def _latest_offsets(plan: CleaningPlan, max_keys: int) -> LatestOffsets:
     latest = LatestOffsets(plan.first_dirty_offset)
+    transactions = CleanedTransactions(plan.aborted)
     for source in plan.sources:
         if source.end_offset <= plan.first_dirty_offset:
             continue
         for _, header, batch in read_batches(source.file, 0, source.size_bytes):
             if len(latest) >= max_keys:
                 return latest
-            if header.last_offset >= plan.first_dirty_offset:
+            if header.last_offset < plan.first_dirty_offset:
+                continue
+            if header.is_control or transactions.meet(header):
+                latest.end = header.next_offset
+            else:
                 latest.add(batch, header)
         latest.end = source.end_offset
     return latest
@@ -169,7 +197,11 @@ def _fits(group: list[CleaningSource], source: CleaningSource, config: LogConfig
 
 
 def _clean_group(
-    disk: Disk, plan: CleaningPlan, sources: list[CleaningSource], rules: CompactionRules
+    disk: Disk,
+    plan: CleaningPlan,
+    sources: list[CleaningSource],
+    rules: CompactionRules,
+    transactions: CleanedTransactions,
 ) -> CleanedGroup | None:
     """None where there is nothing to gain."""
     base_offset = sources[0].segment.base_offset
@@ -180,7 +212,7 @@ def _clean_group(
     pending: list[Buffer] = []
     for source in sources:
         for _, header, batch in read_batches(source.file, 0, source.size_bytes):
-            kept = compact_batch(batch, header, rules)
+            kept = _compact(segment, batch, header, rules, transactions)
             changed = changed or kept is not batch
             if kept:
                 _add(segment, pending, kept, plan.config.index_interval_bytes)
@@ -188,10 +220,30 @@ def _clean_group(
         segment.remove()
         return None
     segment.file.append(pending)
+    if any(source.has_aborted for source in sources):
+        segment.transaction_index.replace()
     segment.seal()
     for file in segment.files():
         file.sync()
     return CleanedGroup(segment, sources)
+
+
+def _compact(
+    segment: Segment,
+    batch: memoryview,
+    header: BatchHeader,
+    rules: CompactionRules,
+    transactions: CleanedTransactions,
+) -> memoryview | bytes:
+    """What stays of the batch in the new segment, and of the transaction that it ends in the segment's index."""
+    if not header.is_control:
+        return (compact_aborted if transactions.meet(header) else compact_batch)(batch, header, rules)
+    if transactions.meet_marker(header):
+        return compact_marker(batch, header, rules)
+    aborted = transactions.ended_at(header)
+    if aborted is not None:
+        segment.transaction_index.add(aborted)
+    return batch
 
 
 def _add(segment: Segment, pending: list[Buffer], batch: memoryview | bytes, index_interval_bytes: int) -> None:

@@ -1,15 +1,18 @@
-"""Which records of a compacted log stay: the latest of each key, and tombstones for a while (KIP-534). Pure.
+"""Which records of a compacted log stay: the latest of each key, and tombstones and markers for a while. Pure.
+
+Tombstones get a horizon in the first round that meets them and go after it (KIP-534); so do transaction markers once
+nothing of their transaction is left.
 
 Offsets never change. A batch from which nothing goes is kept byte for byte; otherwise it is built again, sparse, with
 its codec. A batch that loses all its records is kept as a bare header where it tells something that nothing else does.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from hashlib import blake2b
 
 import msgspec
 
-from quorate.kernel.ids import Offset
+from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import TimestampType
 from quorate.records.batch import BatchHeader
 from quorate.records.builder import build_batch
@@ -32,11 +35,10 @@ class LatestOffsets:
         return len(self._offsets)
 
     def add(self, batch: memoryview, header: BatchHeader) -> None:
-        if not header.is_control:
-            offsets = self._offsets
-            for offset, key, _ in iterate_keys(batch):
-                if key is not None:
-                    offsets[_short(key)] = offset
+        offsets = self._offsets
+        for offset, key, _ in iterate_keys(batch):
+            if key is not None:
+                offsets[_short(key)] = offset
         self.end = header.next_offset
 
     def of(self, key: bytes) -> Offset:
@@ -50,12 +52,12 @@ class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):
     # Batches that end with one of these stay, if only as a header: a producer's last one, and the last of the round,
     # without which the end of the log could be forgotten.
     kept_last_offsets: Container[Offset]
+    # Of producers of which only a marker is known, but not which: all that have the epoch stay.
+    kept_marker_epochs: Mapping[ProducerId, ProducerEpoch] = {}
 
 
 def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
-    """What stays of the batch; empty if nothing does."""
-    if header.is_control:
-        return batch
+    """What stays of a batch of records; empty if nothing does."""
     horizon_ms = header.base_timestamp if header.has_delete_horizon else None
     kept, has_tombstone = _kept_offsets(batch, horizon_ms, rules)
     if not kept:
@@ -66,6 +68,23 @@ def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules
         return batch
     records = [record for record in iterate_records(batch) if record.offset in kept]
     return _rebuild(records, header, horizon_ms)
+
+
+def compact_aborted(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
+    """What stays of a batch that was aborted: no record."""
+    return _header_alone(batch, header) if header.last_offset in rules.kept_last_offsets else b""
+
+
+def compact_marker(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
+    """What stays of a marker that has done its work; empty if nothing does."""
+    if not header.has_delete_horizon and header.record_count:
+        return _rebuild(list(iterate_records(batch)), header, rules.now_ms + rules.delete_retention_ms)
+    if header.record_count and header.base_timestamp > rules.now_ms:
+        return batch
+    is_last_word = rules.kept_marker_epochs.get(header.producer_id) == header.producer_epoch
+    if is_last_word or header.last_offset in rules.kept_last_offsets:
+        return _header_alone(batch, header)
+    return b""
 
 
 def _kept_offsets(batch: memoryview, horizon_ms: int | None, rules: CompactionRules) -> tuple[set[Offset], bool]:
@@ -103,6 +122,7 @@ def _rebuild(records: list[Record], header: BatchHeader, horizon_ms: int | None)
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
+        is_control=header.is_control,
     )
 
 

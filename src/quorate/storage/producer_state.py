@@ -37,7 +37,15 @@ class ProducedBatch(NamedTuple):
 class ProducerEntry:
     """One producer's epoch, its last batches in that epoch, oldest first, and the transaction it has open."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "idle_since_ms", "last_timestamp_ms", "transaction_start")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "idle_since_ms",
+        "last_marker_offset",
+        "last_timestamp_ms",
+        "transaction_start",
+    )
 
     def __init__(self, epoch: ProducerEpoch, last_timestamp_ms: int, batches: Sequence[ProducedBatch] = ()) -> None:
         self.epoch = epoch
@@ -46,6 +54,12 @@ class ProducerEntry:
         self.batches = tuple(batches)
         self.coordinator_epoch = NO_COORDINATOR_EPOCH  # Of the last marker.
         self.transaction_start: Offset | None = None
+        self.last_marker_offset: Offset | None = None  # Known only since the log was opened.
+
+    @property
+    def last_offset(self) -> Offset | None:
+        """Of the batch that tells the last sequence or, where no batch does, of the marker that tells the epoch."""
+        return self.batches[-1].last_offset if self.batches else self.last_marker_offset
 
     @property
     def last_sequence(self) -> int:
@@ -170,6 +184,7 @@ class ProducerStates:
         """After ``advance`` for a marker's batch: what to note in the transaction index, if anything was aborted."""
         entry = self._entries[producer_id]
         entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_marker_offset = marker_offset
         entry.transaction_start = None
         ended = self.open_transactions.end(producer_id, marker_offset)
         if ended is None or marker.is_commit:

@@ -1,14 +1,15 @@
 """What stays of a single batch."""
 
+import msgspec
 import pytest
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import check_crc, read_header
 from quorate.records.builder import build_batch
-from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
+from quorate.records.control import EndTransactionMarker, build_end_transaction_marker, marker_of_batch
 from quorate.records.record import Record, iterate_records
-from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_batch
+from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_batch, compact_marker
 from tests.unit.storage.batches import EPOCH, NOW_MS, PRODUCER
 
 RETENTION_MS = 1000
@@ -50,6 +51,13 @@ def rules(*later: bytes, kept_last_offsets: frozenset[int] = frozenset(), now_ms
         delete_retention_ms=RETENTION_MS,
         kept_last_offsets=frozenset(map(Offset, kept_last_offsets)),
     )
+
+
+def compact_done(marker: bytes, rules: CompactionRules) -> bytes:
+    kept = bytes(compact_marker(memoryview(marker), read_header(marker), rules))
+    if kept:
+        check_crc(kept, 0, read_header(kept))
+    return kept
 
 
 def compact(batch: bytes, rules: CompactionRules) -> bytes:
@@ -150,8 +158,8 @@ def test_the_append_time_of_a_batch_does_not_change() -> None:
     assert [record.timestamp for record in iterate_records(kept)] == [NOW_MS + 1]
 
 
-def test_control_batches_stay() -> None:
-    marker = build_end_transaction_marker(
+def marker_at_ten() -> bytes:
+    return build_end_transaction_marker(
         EndTransactionMarker(is_commit=True, coordinator_epoch=1),
         producer_id=PRODUCER,
         producer_epoch=ProducerEpoch(2),
@@ -159,10 +167,33 @@ def test_control_batches_stay() -> None:
         base_offset=Offset(10),
         leader_epoch=LeaderEpoch(1),
     )
-    latest = rules().latest
-    latest.add(memoryview(marker), read_header(marker))
 
-    assert compact(marker, rules()) == marker
+
+def test_a_marker_that_has_done_its_work_gets_a_horizon_and_goes_after_it() -> None:
+    marker = marker_at_ten()
+
+    first = compact_done(marker, rules())
+
+    assert read_header(first).has_delete_horizon
+    assert read_header(first).is_control
+    assert marker_of_batch(first) == marker_of_batch(marker)
+    assert compact_done(first, rules(now_ms=NOW_MS + RETENTION_MS - 1)) == first
+    assert compact_done(first, rules(now_ms=NOW_MS + RETENTION_MS)) == b""
+
+
+@pytest.mark.parametrize("knows_offset", [True, False])
+def test_a_marker_that_tells_the_last_epoch_of_a_producer_stays_as_a_bare_header(knows_offset: bool) -> None:
+    later = rules(now_ms=NOW_MS + RETENTION_MS, kept_last_offsets=frozenset({10}) if knows_offset else frozenset())
+    if not knows_offset:
+        later = msgspec.structs.replace(later, kept_marker_epochs={PRODUCER: ProducerEpoch(2)})
+
+    left = compact_done(compact_done(marker_at_ten(), rules()), later)
+
+    header = read_header(left)
+    assert (header.record_count, header.producer_id, header.producer_epoch) == (0, PRODUCER, 2)
+    assert header.is_control
+    assert compact_done(left, later) == left
+    assert compact_done(left, rules()) == b""
 
 
 def test_long_keys_are_told_apart() -> None:

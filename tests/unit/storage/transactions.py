@@ -59,8 +59,12 @@ def last_stable_offset(log: PartitionLog, high_watermark: Offset | None = None) 
 
 
 def committed_values(log: PartitionLog, max_bytes: int = 1) -> list[bytes | None]:
+    return [record.value for record in committed_records(log, max_bytes)]
+
+
+def committed_records(log: PartitionLog, max_bytes: int = 1) -> list[Record]:
     """What a consumer with ``read_committed`` makes of the log, by the rules of Kafka's own consumers."""
-    values: list[bytes | None] = []
+    records: list[Record] = []
     offset, limit = log.log_start_offset, last_stable_offset(log)
     while offset < limit:
         piece = log.read(offset, max_bytes=max_bytes, up_to_offset=limit, minimum_one_batch=True)
@@ -76,5 +80,5 @@ def committed_values(log: PartitionLog, max_bytes: int = 1) -> list[bytes | None
             if header.is_control:
                 aborted.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborted):
-                values += [record.value for record in iterate_records(content, position)]
-    return values
+                records += iterate_records(content, position)
+    return records
