@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from quorate.broker.group_shard_runner import GroupShardRunner
+from quorate.broker.group_topics import ImageTopics
 from quorate.groups.commands import (
     Command,
     ForgetTopics,
@@ -17,6 +18,7 @@ from quorate.groups.commands import (
     Result,
 )
 from quorate.groups.config import GroupConfig
+from quorate.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from quorate.groups.partitioning import partition_for_group
 from quorate.groups.refusal import refusal
 from quorate.groups.shard import GroupCoordinatorShard
@@ -45,12 +47,14 @@ class GroupCoordinator:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._runners: dict[PartitionIndex, GroupShardRunner] = {}
+        self._topics = ImageTopics(node.metadata.image, node.metadata.image.version)
 
     def start(self) -> None:
         metadata = self._node.metadata
         topic = metadata.image.topics.get(CONSUMER_OFFSETS)
         for index in () if topic is None else topic.partitions:
             self._leadership_changed(CONSUMER_OFFSETS, index, metadata.image.partition_leader(CONSUMER_OFFSETS, index))
+        metadata.subscribe(self._topics_changed)
         metadata.subscribe(self._topics_deleted)
         metadata.on_leadership_changed(self._leadership_changed)
 
@@ -113,6 +117,11 @@ class GroupCoordinator:
         index = self._partition_for(group_id)
         return None if index is None else self._runners.get(index)
 
+    def _topics_changed(self, image: MetadataImage, delta: Delta) -> None:
+        self._topics = self._topics.after(image, delta)
+        for runner in list(self._runners.values()):
+            runner.topics_changed(self._topics)
+
     def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
         deleted = {topic.name for topic in delta.deleted_topics}
         if CONSUMER_OFFSETS in deleted:
@@ -146,6 +155,7 @@ class GroupCoordinator:
             executor=self._node.executor,
             on_failure=self._runner_failed,
         )
+        runner.topics_changed(self._topics)
         runner.start()
 
     def _runner_failed(self, failed: GroupShardRunner) -> None:
@@ -167,4 +177,15 @@ class GroupCoordinator:
             offset_metadata_max_bytes=setting("offset.metadata.max.bytes"),
             offsets_retention_ms=setting("offsets.retention.minutes") * 60_000,
             offsets_retention_check_interval_ms=setting("offsets.retention.check.interval.ms"),
+            consumer=self._consumer_settings(),
+        )
+
+    def _consumer_settings(self) -> ConsumerGroupSettings:
+        setting = self._node.int_config
+        return ConsumerGroupSettings(
+            session_timeout_ms=setting("group.consumer.session.timeout.ms"),
+            heartbeat_interval_ms=setting("group.consumer.heartbeat.interval.ms"),
+            max_group_size=setting("group.consumer.max.size"),
+            assignors=cast(tuple[str, ...], self._node.broker_config("group.consumer.assignors")),
+            migration_policy=MigrationPolicy(str(self._node.broker_config("group.consumer.migration.policy"))),
         )

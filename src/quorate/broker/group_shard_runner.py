@@ -14,6 +14,7 @@ from itertools import count
 
 from quorate.broker.partition import Partition
 from quorate.groups.commands import Command, Result
+from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.effects import (
     AppendCommitted,
     AppendFailed,
@@ -29,6 +30,7 @@ from quorate.groups.effects import (
     TimerFired,
     TimerKey,
     Token,
+    TopicsChanged,
 )
 from quorate.groups.record_codec import CorruptCoordinatorRecord, decode_record, encode_key, encode_value
 from quorate.groups.shard import GroupCoordinatorShard
@@ -85,6 +87,9 @@ class GroupShardRunner:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def topics_changed(self, topics: ClusterTopics) -> None:
+        self._report(TopicsChanged(topics=topics))
 
     def ask(self, command: Command) -> asyncio.Future[Result]:
         token = Token(next(self._tokens))

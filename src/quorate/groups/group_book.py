@@ -18,6 +18,9 @@ class GroupBook:
         self.consumer: dict[GroupId, ConsumerGroup] = {}
         self.in_flight = InFlightAppends()
 
+    def group(self, group_id: GroupId) -> ClassicGroup | ConsumerGroup | None:
+        return self.consumer.get(group_id) or self.live.get(group_id)
+
     def group_ids(self) -> list[GroupId]:
         return sorted(self.state.group_ids() | self.live.keys() | self.consumer.keys())
 

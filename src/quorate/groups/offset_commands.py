@@ -13,6 +13,8 @@ from quorate.groups.commands import (
     OffsetToCommit,
 )
 from quorate.groups.config import GroupConfig
+from quorate.groups.consumer.group import ConsumerGroup
+from quorate.groups.consumer.offset_rules import fetch_error
 from quorate.groups.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
 from quorate.groups.offset_rules import commit_error, delete_error, is_subscribed
 from quorate.groups.records import CommittedOffset, OffsetRecord, TopicPartition, offset_record
@@ -23,13 +25,13 @@ from quorate.kernel.ids import GroupId
 
 
 def commit_offsets(
-    group: ClassicGroup | None, token: Token, command: CommitOffsets, config: GroupConfig, now_ms: int
+    group: ClassicGroup | ConsumerGroup | None, token: Token, command: CommitOffsets, config: GroupConfig, now_ms: int
 ) -> list[Effect]:
     error = commit_error(group, command)
     if error is not ErrorCode.NONE:
         return [Reply(token=token, result=refusal(command, error))]
     effects: list[Effect] = []
-    if group is not None and (member := group.roster.get(command.member_id)) is not None:
+    if isinstance(group, ClassicGroup) and (member := group.roster.get(command.member_id)) is not None:
         effects += group.hear_from(member, now_ms)
     errors: dict[TopicPartition, ErrorCode] = {}
     records: list[OffsetRecord] = []
@@ -58,6 +60,10 @@ def _committed(offset: OffsetToCommit, retention_time_ms: int | None, now_ms: in
 
 
 def fetch_offsets(state: ReplicatedState, token: Token, command: FetchOffsets) -> list[Effect]:
+    consumer_group = state.consumer_group(command.group_id)
+    error = ErrorCode.NONE if consumer_group is None else fetch_error(consumer_group, command)
+    if error is not ErrorCode.NONE:
+        return [Reply(token=token, result=refusal(command, error))]
     committed = state.offsets_of(command.group_id)
     wanted = committed if command.topic_partitions is None else command.topic_partitions
     offsets = {
@@ -67,7 +73,7 @@ def fetch_offsets(state: ReplicatedState, token: Token, command: FetchOffsets) -
 
 
 def delete_offsets(
-    group: ClassicGroup | None, known: Collection[TopicPartition], token: Token, command: DeleteOffsets
+    group: ClassicGroup | ConsumerGroup | None, known: Collection[TopicPartition], token: Token, command: DeleteOffsets
 ) -> list[Effect]:
     """``known`` are the partitions with an offset, in the log or on its way there."""
     if group is None and not known:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from quorate.groups.classic_group import ClassicGroup
 from quorate.groups.commands import NO_MEMBER_ID, CommitOffsets
 from quorate.groups.config import GroupConfig
+from quorate.groups.consumer import offset_rules as consumer_rules
+from quorate.groups.consumer.group import ConsumerGroup
 from quorate.groups.group_state import GroupState
 from quorate.groups.records import CommittedOffset, TopicPartition
 from quorate.groups.subscription import CONSUMER_PROTOCOL_TYPE, InvalidSubscription, subscribed_topics
@@ -12,7 +14,9 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TopicName
 
 
-def commit_error(group: ClassicGroup | None, command: CommitOffsets) -> ErrorCode:
+def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffsets) -> ErrorCode:
+    if isinstance(group, ConsumerGroup):
+        return consumer_rules.commit_error(group, command)
     if group is None:
         # Nobody manages membership here; a generation can only stem from a group that is gone.
         return ErrorCode.NONE if command.generation < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -30,14 +34,18 @@ def commit_error(group: ClassicGroup | None, command: CommitOffsets) -> ErrorCod
     return ErrorCode.NONE
 
 
-def delete_error(group: ClassicGroup | None) -> ErrorCode:
-    if group is None or group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+def delete_error(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
+    if group is None or isinstance(group, ConsumerGroup):
+        return ErrorCode.NONE
+    if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NONE
     return ErrorCode.NON_EMPTY_GROUP  # What the members of another protocol read is unknown.
 
 
-def is_subscribed(group: ClassicGroup | None, topic: TopicName) -> bool:
+def is_subscribed(group: ClassicGroup | ConsumerGroup | None, topic: TopicName) -> bool:
     """Whether live members may read the topic; where that cannot be told, they may."""
+    if isinstance(group, ConsumerGroup):
+        return topic in group.subscribed_topics()
     if group is None or not group.roster:
         return False
     topics = _topics_of_members(group)
@@ -56,7 +64,7 @@ def _topics_of_members(group: ClassicGroup) -> frozenset[TopicName] | None:
 
 
 def expired_offsets(
-    group: ClassicGroup | None,
+    group: ClassicGroup | ConsumerGroup | None,
     offsets: Mapping[TopicPartition, CommittedOffset],
     config: GroupConfig,
     now_ms: int,
@@ -68,7 +76,9 @@ def expired_offsets(
     """
     since_ms = 0
     spared: frozenset[TopicName] | None = frozenset()
-    if group is not None and group.protocol_type is not None:
+    if isinstance(group, ConsumerGroup):
+        spared = group.subscribed_topics()
+    elif group is not None and group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
             since_ms = group.state_timestamp_ms or 0
         elif group.state is GroupState.STABLE:

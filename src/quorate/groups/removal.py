@@ -5,6 +5,7 @@ Decides tombstones; an offset or a stored group is gone once its tombstone is co
 
 from quorate.groups.commands import DeleteGroup, DeleteGroupResult, ForgetTopics, ForgetTopicsResult
 from quorate.groups.config import GroupConfig
+from quorate.groups.consumer.group_update import tombstones_of
 from quorate.groups.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
@@ -18,12 +19,19 @@ from quorate.kernel.ids import GroupId
 def delete_group(book: GroupBook, token: Token, command: DeleteGroup) -> list[Effect]:
     if not book.exists(command.group_id):
         return [Reply(token=token, result=DeleteGroupResult(error=ErrorCode.GROUP_ID_NOT_FOUND))]
-    group = book.live.get(command.group_id)
-    if group is not None and group.state is not GroupState.EMPTY:
+    group, consumer_group = book.live.get(command.group_id), book.consumer.get(command.group_id)
+    has_members = consumer_group is not None and bool(consumer_group.members)
+    if has_members or (group is not None and group.state is not GroupState.EMPTY):
         return [Reply(token=token, result=DeleteGroupResult(error=ErrorCode.NON_EMPTY_GROUP))]
     offsets = tombstones(command.group_id, book.known_offsets(command.group_id))
     then = ReplyWhenDurable(token=token, command=command, result=DeleteGroupResult())
-    return [AppendRecords(records=(*offsets, group_record(command.group_id, None)), then=then)]
+    return [AppendRecords(records=(*offsets, *_end_of_group(book, command.group_id)), then=then)]
+
+
+def _end_of_group(book: GroupBook, group_id: GroupId) -> tuple[CoordinatorRecord, ...]:
+    """Tombstones for the group itself. Records of a consumer group count at once, so that it is gone for who asks."""
+    consumer_group = book.consumer.pop(group_id, None)
+    return (group_record(group_id, None),) if consumer_group is None else tombstones_of(consumer_group)
 
 
 def forget_topics(book: GroupBook, token: Token, command: ForgetTopics) -> list[Effect]:
@@ -53,11 +61,11 @@ def _expired_records(
     book: GroupBook, group_id: GroupId, config: GroupConfig, now_ms: int
 ) -> tuple[CoordinatorRecord, ...]:
     offsets = book.state.offsets_of(group_id)
-    expired = set(expired_offsets(book.live.get(group_id), offsets, config, now_ms))
+    expired = set(expired_offsets(book.group(group_id), offsets, config, now_ms))
     expired -= book.in_flight.offsets_of(group_id)  # A fresh commit is on its way: the offset is in use.
     records: tuple[CoordinatorRecord, ...] = tombstones(group_id, sorted(expired))
     nothing_left = not book.known_offsets(group_id) - expired
-    is_stored = book.state.stored_group(group_id) is not None
+    is_stored = book.state.stored_group(group_id) is not None or group_id in book.consumer
     if nothing_left and is_stored and not book.has_members(group_id):
-        return (*records, group_record(group_id, None))
+        return (*records, *_end_of_group(book, group_id))
     return records

@@ -113,12 +113,12 @@ class GroupCoordinatorShard:
             case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
                 return self._membership_command(token, command, now_ms)
             case CommitOffsets():
-                group = book.live.get(command.group_id)
+                group = book.group(command.group_id)
                 return offset_commands.commit_offsets(group, token, command, self._config, now_ms)
             case FetchOffsets():
                 return offset_commands.fetch_offsets(book.state, token, command)
             case DeleteOffsets():
-                group, known = book.live.get(command.group_id), book.known_offsets(command.group_id)
+                group, known = book.group(command.group_id), book.known_offsets(command.group_id)
                 return offset_commands.delete_offsets(group, known, token, command)
             case DescribeGroup():
                 return [Reply(token=token, result=describe(book, command))]

@@ -14,6 +14,7 @@ from quorate.metadata.config_definitions import (
     at_least,
     between,
 )
+from quorate.metadata.consumer_group_configs import CONSUMER_GROUP_CONFIGS
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
 from quorate.metadata.transaction_configs import TRANSACTION_CONFIGS
 
@@ -315,5 +316,7 @@ _TOPIC_DEFAULTS = tuple(
 
 BROKER_CONFIGS: dict[str, ConfigDefinition] = {
     definition.name: definition
-    for definition in sorted(_OWN + TRANSACTION_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name)
+    for definition in sorted(
+        _OWN + TRANSACTION_CONFIGS + CONSUMER_GROUP_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name
+    )
 }

@@ -5,13 +5,37 @@ from functools import cache
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
-from quorate.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from quorate.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+#: What every node has switched on, at its newest version. group.version 1: the consumer group protocol (KIP-848).
+_FEATURES = {"group.version": 1}
+_FEATURES_MAY_BE_OFF_FROM = 4
 
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
     if context.api_version >= 3 and not (request.client_software_name and request.client_software_version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_served(), finalized_features_epoch=node.metadata.image.version)
+    return ApiVersionsResponse(
+        api_keys=_served(),
+        supported_features=_supported_features(context.api_version),
+        finalized_features_epoch=node.metadata.image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in _FEATURES.items()
+        ],
+    )
+
+
+def _supported_features(api_version: int) -> list[SupportedFeatureKey]:
+    # Before version 4 clients take a feature that may be off (version 0) for an error.
+    off = 0 if api_version >= _FEATURES_MAY_BE_OFF_FROM else 1
+    return [SupportedFeatureKey(name=name, min_version=off, max_version=level) for name, level in _FEATURES.items()]
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

@@ -16,13 +16,14 @@ from quorate.protocol.messages.offset_commit import (
 )
 
 _DEFAULT_RETENTION = -1
+_MEMBER_EPOCHS_FROM = 9
 
 
 def handle(node: Node, context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    return _commit(node, request)
+    return _commit(node, context, request)
 
 
-async def _commit(node: Node, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     image = node.metadata.image
     command = CommitOffsets(
         group_id=GroupId(request.group_id),
@@ -35,6 +36,7 @@ async def _commit(node: Node, request: OffsetCommitRequest) -> OffsetCommitRespo
             for partition in topic.partitions
             if image.partition(TopicName(topic.name), PartitionIndex(partition.partition_index)) is not None
         ),
+        supports_member_epochs=context.api_version >= _MEMBER_EPOCHS_FROM,
         retention_time_ms=None if request.retention_time_ms == _DEFAULT_RETENTION else request.retention_time_ms,
     )
     result = await node.groups.ask(command.group_id, command, CommitOffsetsResult)

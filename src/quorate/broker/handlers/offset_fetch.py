@@ -8,10 +8,19 @@ from collections.abc import Mapping, Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import FetchOffsets, FetchOffsetsResult
+from quorate.groups.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
 from quorate.groups.records import CommittedOffset, TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, GroupId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    GroupId,
+    MemberId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
 from quorate.metadata.image import MetadataImage
 from quorate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -51,7 +60,7 @@ async def _fetch_group(node: Node, context: RequestContext, group: OffsetFetchRe
     if topics is not None and context.api_version >= _TOPIC_IDS_FROM:
         topics = [_with_name(image, topic) for topic in topics]
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
-    result = await _ask(node, group.group_id, wanted)
+    result = await _ask(node, group.group_id, wanted, group.member_id, group.member_epoch)
     if topics is None:
         topics = [
             OffsetFetchRequestTopics(name=name, topic_id=_topic_id(image, name), partition_indexes=indexes)
@@ -128,13 +137,24 @@ def _topic_before_many_groups(
     )
 
 
-async def _ask(node: Node, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]] | None) -> FetchOffsetsResult:
+async def _ask(
+    node: Node,
+    group_id: str,
+    wanted: Sequence[tuple[str, Sequence[int]]] | None,
+    member_id: str | None = None,
+    member_epoch: int = NO_GENERATION,
+) -> FetchOffsetsResult:
     keys = None
     if wanted is not None:
         keys = tuple(
             TopicPartition(TopicName(name), PartitionIndex(index)) for name, indexes in wanted for index in indexes
         )
-    command = FetchOffsets(group_id=GroupId(group_id), topic_partitions=keys)
+    command = FetchOffsets(
+        group_id=GroupId(group_id),
+        topic_partitions=keys,
+        member_id=None if member_id is None else MemberId(member_id),
+        member_epoch=member_epoch,
+    )
     return await node.groups.ask(command.group_id, command, FetchOffsetsResult)
 
 

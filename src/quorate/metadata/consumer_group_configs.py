@@ -1,0 +1,46 @@
+"""The configs of consumer groups (KIP-848), with Apache Kafka's names and defaults. Pure."""
+
+from quorate.metadata.config_definitions import INT32_MAX, ConfigDefinition, ConfigType, at_least, one_of
+
+CONSUMER_GROUP_CONFIGS = (
+    ConfigDefinition(
+        name="group.consumer.assignors",
+        type=ConfigType.LIST,
+        default="uniform,range",
+        check=one_of("uniform", "range"),
+        read_only=True,
+        documentation="The assignors that members of consumer groups may ask for; the first is the default.",
+    ),
+    ConfigDefinition(
+        name="group.consumer.heartbeat.interval.ms",
+        type=ConfigType.INT,
+        default="5000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How often members of consumer groups are told to heartbeat.",
+    ),
+    ConfigDefinition(
+        name="group.consumer.max.size",
+        type=ConfigType.INT,
+        default=str(INT32_MAX),
+        check=at_least(1),
+        read_only=True,
+        documentation="The most members that a consumer group may have.",
+    ),
+    ConfigDefinition(
+        name="group.consumer.migration.policy",
+        type=ConfigType.STRING,
+        default="bidirectional",
+        check=one_of("bidirectional", "upgrade", "downgrade", "disabled"),
+        read_only=True,
+        documentation="Whether a group with members may change from the classic to the consumer protocol and back.",
+    ),
+    ConfigDefinition(
+        name="group.consumer.session.timeout.ms",
+        type=ConfigType.INT,
+        default="45000",
+        check=at_least(1),
+        read_only=True,
+        documentation="How long a silent member of a consumer group keeps its partitions.",
+    ),
+)
