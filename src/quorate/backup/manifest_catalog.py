@@ -123,7 +123,7 @@ class ManifestCatalog:
         if not self._probed:
             self.probe(manifest.run_id)
         self._check_present(new_segments)
-        if max(self._listed(), default=0) > manifest.number:  # Marks of old numbers are not kept for ever.
+        if max(self._listed(), default=0) > manifest.number:  # Marks are kept for a day, no longer.
             raise self._conflict(manifest)
         try:
             self._storage.put_if_absent(manifest_name(manifest.number), encode_manifest(manifest))

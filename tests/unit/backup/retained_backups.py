@@ -9,7 +9,7 @@ from quorate.backup.compaction import Merge, compacted, plan_merges
 from quorate.backup.compaction_merge import merge_segments
 from quorate.backup.errors import BackupError
 from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.holds import Hold, HoldLedger
+from quorate.backup.holds import Hold, HoldLedger, Pruning
 from quorate.backup.manifest import Manifest, Mode, decode_manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import PRUNED_CONTENT, manifest_number
@@ -98,6 +98,7 @@ class RetainedBackup:
         self.restores = RestoreLedger(self.restores_storage)
         self.log = PartitionLog()
         self.reading: dict[str, int] = {}  # Restores that have begun, and the manifest of each.
+        self.held: set[int] = set()  # By holds that were confirmed.
         self._runs = 0
 
     def copy(self) -> "RetainedBackup":
@@ -145,6 +146,15 @@ class RetainedBackup:
 
     def hold(self, number: int) -> None:
         self.holds.hold(self.catalog, number, Hold(since_ms=1, reason="a case"))
+        self.held.add(number)
+
+    def release(self, number: int) -> None:
+        self.held.discard(number)
+        self.holds.release(number, now_ms=2)
+
+    def forget_marks(self) -> None:
+        pruner = Pruner(self.storage, self.catalog, self.holds, self.restores)
+        pruner.forget_marks(now_ms=1, safe_age_ms=0)
 
     def begin_restore(self, number: int) -> None:
         """As ``RestoreRun`` does it: read, store the plan, look once more."""
@@ -182,6 +192,11 @@ class RetainedBackup:
                 assert content is not None, f"manifest {manifest.number} names {segment.name}, which is not there"
                 assert len(content) == segment.size_bytes
         assert set(self.reading.values()) <= manifests.keys()
+        assert self.held <= manifests.keys()
+
+    def begun(self) -> set[int]:
+        """Manifests that a prune has decided to drop and that are not gone, or whose objects are not."""
+        return {number for number, each in self.holds.decisions().items() if isinstance(each, Pruning)}
 
     def everything(self) -> dict[int, list[bytes]]:
         """All batches behind each manifest."""

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from quorate.backup.errors import BackupError, CommitConflict, ConfigError, ManifestPruned, StorageError
-from quorate.backup.holds import Pruning
 from quorate.backup.manifest import Mode
+from quorate.backup.merging import RangeResult
+from quorate.backup.planner import Plan
 from quorate.backup.prune import Pruner
 from quorate.backup.prune_policy import PrunePolicy
-from tests.unit.backup.backup_runs import read_back
+from tests.unit.backup.backup_runs import copy_all, read_back, run_backup
 from tests.unit.backup.retained_backups import DAY_MS, Killed, QuietWatcher, RetainedBackup
 
 Act = Callable[[RetainedBackup], object]
@@ -76,6 +77,24 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing() -> None:
     assert backup.storage.contents == before
     assert backup.holds_storage.contents == {}
     assert (dry.pruned, dry.objects, dry.size_bytes) == (real.pruned, real.objects, real.size_bytes)
+
+
+def test_a_prune_that_keeps_more_finishes_what_one_that_kept_less_has_begun() -> None:
+    for call in itertools.count(1):
+        backup = history()
+        backup.calls.kill_at(call, is_late=True)
+        with pytest.raises(Killed):
+            keep_one(backup)
+        backup.calls.revive()
+        if begun := backup.begun():
+            break
+    assert begun <= backup.manifests().keys()
+
+    report = backup.prune(keep_last=100)
+
+    assert begun <= set(report.pruned)
+    assert backup.begun() == set()
+    assert backup.orphans() == set()
 
 
 def test_the_next_run_goes_on_behind_a_prune() -> None:
@@ -206,12 +225,11 @@ ACTS: dict[str, Act] = {
 @pytest.mark.parametrize("act", ["backup", "compact", "keep one", "delete all", "restore", "hold"])
 def test_whatever_happens_inside_of_anything_else_no_manifest_names_what_is_not_there(act: str, event: str) -> None:
     for backup, _ in overtaken(ACTS[act], ACTS[event]):
-        assert backup.holds.holds().keys() <= backup.manifests().keys()
         backup.end_restores()
         backup.prune(keep_last=1)
         backup.assert_whole()
-        begun = {number for number, each in backup.holds.decisions().items() if isinstance(each, Pruning)}
-        assert begun <= {max(backup.manifests(), default=0)}  # Where all were to go, the newest waits to be asked for.
+        # Where all were to go, the newest waits to be asked for again.
+        assert backup.begun() <= {max(backup.manifests(), default=0)}
 
 
 def test_a_run_that_began_on_a_manifest_which_is_gone_by_now_commits_nothing() -> None:
@@ -220,6 +238,23 @@ def test_a_run_that_began_on_a_manifest_which_is_gone_by_now_commits_nothing() -
     assert any(isinstance(refusal, CommitConflict) for _, refusal in ended)
     for backup, refusal in ended:
         assert max(backup.manifests()) == (8 if refusal else 9)
+
+
+def test_a_run_that_began_before_marks_that_are_forgotten_by_now_commits_nothing() -> None:
+    backup = history()
+    copying = copy_all(backup.storage, backup.log, "late")
+
+    def copy_slowly(plan: Plan) -> list[RangeResult]:
+        grow_and_keep_one(backup)
+        backup.forget_marks()
+        return copying(plan)
+
+    backup.log.append(3)
+    with pytest.raises(CommitConflict, match="nothing of this run was committed"):
+        run_backup(backup.storage, backup.log, "late", execute=copy_slowly)
+
+    assert list(backup.manifests()) == [8]
+    backup.assert_whole()
 
 
 def test_an_unfinished_restore_keeps_its_manifest_and_it_goes_when_the_restore_is_done() -> None:
@@ -242,7 +277,7 @@ def test_the_whole_backup_goes_only_when_it_is_asked_for_and_nothing_holds_it() 
     with pytest.raises(BackupError, match="manifest 3 of backup nightly is held: nothing was deleted"):
         backup.prune(drops_all=True)
     assert len(backup.manifests()) == 6
-    backup.holds.release(3, now_ms=2)
+    backup.release(3)
 
     report = backup.prune(drops_all=True)
 

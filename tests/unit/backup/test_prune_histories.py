@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from quorate.backup.errors import BackupError
 from quorate.backup.manifest import Mode
 from quorate.backup.orphans import find_orphans
-from quorate.backup.prune import Pruner
 from tests.unit.backup.retained_backups import DAY_MS, Killed, RetainedBackup
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
@@ -35,11 +34,6 @@ STEPS = st.one_of(
 KILLS = st.one_of(st.none(), st.none(), st.tuples(st.integers(1, 60), st.booleans()))
 
 
-def forget_marks(backup: RetainedBackup) -> None:
-    pruner = Pruner(backup.storage, backup.catalog, backup.holds, backup.restores)
-    pruner.forget_marks(now_ms=1, safe_age_ms=0)
-
-
 TAKE: dict[str, Callable[[RetainedBackup, int], object]] = {
     "append": lambda backup, count: backup.log.append(count),
     "truncate": lambda backup, offset: backup.log.elect_unclean(offset),
@@ -49,10 +43,10 @@ TAKE: dict[str, Callable[[RetainedBackup, int], object]] = {
     "keep last": lambda backup, count: backup.prune(keep_last=count),
     "keep days": lambda backup, days: backup.prune(keep_days=days, now_ms=DAY_MS),
     "hold": lambda backup, number: backup.hold(number),
-    "release": lambda backup, number: backup.holds.release(number, now_ms=2),
+    "release": lambda backup, number: backup.release(number),
     "restore": lambda backup, number: backup.begin_restore(number),
     "restores done": lambda backup, _: backup.end_restores(),
-    "forget marks": lambda backup, _: forget_marks(backup),
+    "forget marks": lambda backup, _: backup.forget_marks(),
     "delete all": lambda backup, _: backup.prune(drops_all=True),
 }
 
@@ -119,3 +113,4 @@ def test_prunes_that_are_killed_leave_no_orphan_behind_the_one_that_is_not(
 
     backup.assert_whole()
     assert backup.orphans() == lost_runs
+    assert backup.begun() <= {*backup.reading.values(), max(backup.manifests(), default=0)}
