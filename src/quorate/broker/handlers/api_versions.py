@@ -13,8 +13,9 @@ from quorate.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-#: What every node has switched on, at its newest version. group.version 1: the consumer group protocol (KIP-848).
-_FEATURES = {"group.version": 1}
+#: What every node has switched on, at its newest version: the consumer group protocol (KIP-848), and an epoch for every
+#: transaction of a producer (KIP-890).
+_FEATURES = {"group.version": 1, "transaction.version": 2}
 _FEATURES_MAY_BE_OFF_FROM = 4
 
 
