@@ -46,14 +46,14 @@ def _scope(fixture_name: str, config: pytest.Config) -> Literal["session", "modu
 
 @pytest.fixture(scope=_scope)
 def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderTest]:
-    with _running_node(request.config, tmp_path_factory.mktemp("node")) as running:
+    with running_node(request.config, tmp_path_factory.mktemp("node")) as running:
         yield running
 
 
 @pytest.fixture
 def own_node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NodeUnderTest]:
     """A node that the test may kill, stop and restart. Parametrise it to give it broker configs of its own."""
-    with _running_node(request.config, tmp_path, getattr(request, "param", {})) as running:
+    with running_node(request.config, tmp_path, getattr(request, "param", {})) as running:
         yield running
 
 
@@ -86,7 +86,7 @@ def unique_name(stem: str) -> str:
 
 
 @contextmanager
-def _running_node(
+def running_node(
     config: pytest.Config, folder: Path, configs: Mapping[str, int] | None = None
 ) -> Iterator[NodeUnderTest]:
     own_configs = dict(configs or {})
