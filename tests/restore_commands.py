@@ -88,7 +88,7 @@ def all_records(client: KafkaClient, topic: str, partition: int) -> list[Record]
             if header.is_control or (header.is_transactional and _is_aborted(header, piece.aborted_transactions)):
                 continue
             found += list(iterate_records(bytes(piece.data[batch.position : batch.position + batch.size_bytes])))
-    return found
+    return [each for each in found if each.offset >= start]
 
 
 def _is_aborted(header: Any, transactions: Any) -> bool:

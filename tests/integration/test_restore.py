@@ -67,11 +67,14 @@ def test_restored_topics_equal_their_sources(restores: Restores, client: KafkaCl
 def test_dry_run_counts_and_changes_nothing(restores: Restores, client: KafkaClient) -> None:
     before = set(client.cluster.metadata().topics)
 
-    done = restores.restore("--dry-run", topics={"include": ["orders"]}, topic_mapping={"orders": "orders-dry"})
+    done = restores.restore(
+        "--dry-run", topics={"include": ["orders"]}, topic_mapping={"orders": "orders-dry"}, preserve_offsets=True
+    )
 
     assert done.status == 0, done
     assert "orders as orders-dry: 3 partitions, 5,000 records" in done.output
     assert "dry run, nothing was written" in done.output
+    assert "5,000 records at their original offsets" in done.output
     assert set(client.cluster.metadata().topics) == before
 
 

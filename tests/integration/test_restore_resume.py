@@ -98,6 +98,7 @@ class WritesEverythingThreeTimesAtOnce(InThisProcess):
                         storage,
                         assignment,
                         AlwaysMine(),
+                        topic_id=settings.topic_ids[assignment.topic],
                         on_sent=lambda size_bytes: None,
                         patience_s=30,
                     ).write()

@@ -2,7 +2,8 @@
 
 A broker takes a batch whose offsets have no holes, of the current format, with times of its producer, outside of a
 transaction. A stored batch that is like that keeps its bytes and gets another header; all others are encoded again,
-record by record, and cut where they would be larger than the target allows. Batches go to a target partition in the
+record by record, and cut where they would be larger than the target allows. Where records keep their offsets, a batch
+may have holes. Batches go to a target partition in the
 order of the source, and the records inside them too, however they are cut.
 """
 
@@ -25,7 +26,7 @@ from quorate.records.attributes import (
 from quorate.records.batch import CRC_START, MAGIC, BatchHeader, patch_offset_and_epoch, read_header
 from quorate.records.builder import build_batch
 from quorate.records.legacy import iterate_legacy_records
-from quorate.records.record import Record, iterate_records
+from quorate.records.record import Record, iterate_keys, iterate_records
 
 _LEGACY_ATTRIBUTES_OFFSET: Final = 17
 _FIRST_OFFSET: Final = Offset(0)
@@ -39,6 +40,7 @@ class RecordRules(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int | None = None
     end_ms: int | None = None
     max_batch_bytes: int
+    keep_offsets: bool = False
 
 
 class Span(NamedTuple):
@@ -67,7 +69,7 @@ def restored_batches(
     whole, which was decided before: the time window says nothing about a transactional batch.
     """
     if header is not None and _keeps_its_bytes(batch, header, rules, from_offset):
-        return [RestoredBatch(rules.source_partition, batch.data, [Span(header.base_offset, header.record_count)])]
+        return [RestoredBatch(rules.source_partition, batch.data, _spans_of_batch(batch, header))]
     is_transactional = header is not None and header.is_transactional
     wanted = [
         record
@@ -76,12 +78,12 @@ def restored_batches(
     ]
     codec = _codec(batch, header)
     if rules.partition_count is None:
-        return list(_encode(rules.source_partition, wanted, codec, rules.max_batch_bytes))
+        return list(_encode(rules.source_partition, wanted, codec, rules))
     by_target: dict[PartitionIndex, list[Record]] = {}
     for record in wanted:
         target = partition_of(record.key, rules.source_partition, rules.partition_count)
         by_target.setdefault(target, []).append(record)
-    return [each for target, some in by_target.items() for each in _encode(target, some, codec, rules.max_batch_bytes)]
+    return [each for target, some in by_target.items() for each in _encode(target, some, codec, rules)]
 
 
 def records_of(batch: StoredBatch, header: BatchHeader | None) -> Iterable[Record]:
@@ -107,7 +109,7 @@ def as_produced(batch: RestoredBatch) -> bytearray:
     return data
 
 
-def without_first(batch: RestoredBatch, count: int, max_batch_bytes: int) -> list[RestoredBatch]:
+def without_first(batch: RestoredBatch, count: int, rules: RecordRules) -> list[RestoredBatch]:
     """The rest of a batch whose first records the target has already."""
     records = list(iterate_records(batch.data))
     offsets = [offset for span in batch.spans for offset in range(span.first_offset, span.first_offset + span.length)]
@@ -115,21 +117,21 @@ def without_first(batch: RestoredBatch, count: int, max_batch_bytes: int) -> lis
         msgspec.structs.replace(record, offset=Offset(offset)) for record, offset in zip(records, offsets, strict=True)
     ]
     codec = read_header(batch.data).compression
-    return list(_encode(batch.target, rest[count:], codec, max_batch_bytes))
+    return list(_encode(batch.target, rest[count:], codec, rules))
 
 
-def spans_of(records: Iterable[Record]) -> list[Span]:
+def spans_of(offsets: Iterable[Offset]) -> list[Span]:
     spans: list[Span] = []
-    for record in records:
-        if spans and record.offset == spans[-1].first_offset + spans[-1].length:
+    for offset in offsets:
+        if spans and offset == spans[-1].first_offset + spans[-1].length:
             spans[-1] = Span(spans[-1].first_offset, spans[-1].length + 1)
         else:
-            spans.append(Span(record.offset, 1))
+            spans.append(Span(offset, 1))
     return spans
 
 
 def _keeps_its_bytes(batch: StoredBatch, header: BatchHeader, rules: RecordRules, from_offset: Offset) -> bool:
-    if header.record_count == 0 or header.last_offset_delta != header.record_count - 1:
+    if header.record_count == 0 or not (rules.keep_offsets or _is_dense(header)):
         return False
     if header.attributes & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK) or header.base_offset < from_offset:
         return False
@@ -141,6 +143,16 @@ def _keeps_its_bytes(batch: StoredBatch, header: BatchHeader, rules: RecordRules
     return rules.start_ms is None and (rules.end_ms is None or header.max_timestamp <= rules.end_ms)
 
 
+def _is_dense(header: BatchHeader) -> bool:
+    return header.last_offset_delta == header.record_count - 1
+
+
+def _spans_of_batch(batch: StoredBatch, header: BatchHeader) -> list[Span]:
+    if _is_dense(header):
+        return [Span(header.base_offset, header.record_count)]
+    return spans_of(offset for offset, _, _ in iterate_keys(batch.data))
+
+
 def _codec(batch: StoredBatch, header: BatchHeader | None) -> Compression:
     if header is not None:
         return header.compression
@@ -148,16 +160,19 @@ def _codec(batch: StoredBatch, header: BatchHeader | None) -> Compression:
 
 
 def _encode(
-    target: PartitionIndex, records: list[Record], codec: Compression, max_batch_bytes: int
+    target: PartitionIndex, records: list[Record], codec: Compression, rules: RecordRules
 ) -> Iterable[RestoredBatch]:
     """As few batches as fit. A record that is too large alone comes out as it is: the survey sees it and refuses."""
     if not records:
         return
-    numbered = [msgspec.structs.replace(record, offset=Offset(index)) for index, record in enumerate(records)]
-    data = build_batch(numbered, compression=codec)
-    if len(data) <= max_batch_bytes or len(records) == 1:
-        yield RestoredBatch(target, data, spans_of(records))
+    if rules.keep_offsets:
+        data = build_batch(records, base_offset=records[0].offset, compression=codec)
+    else:
+        numbered = [msgspec.structs.replace(record, offset=Offset(index)) for index, record in enumerate(records)]
+        data = build_batch(numbered, compression=codec)
+    if len(data) <= rules.max_batch_bytes or len(records) == 1:
+        yield RestoredBatch(target, data, spans_of(record.offset for record in records))
         return
     middle = len(records) // 2
-    yield from _encode(target, records[:middle], codec, max_batch_bytes)
-    yield from _encode(target, records[middle:], codec, max_batch_bytes)
+    yield from _encode(target, records[:middle], codec, rules)
+    yield from _encode(target, records[middle:], codec, rules)

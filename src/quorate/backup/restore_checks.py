@@ -15,10 +15,15 @@ class ExistingTopic(msgspec.Struct, frozen=True, kw_only=True):
     record_offsets: int  # How many offsets its partitions have given out: 0 where nothing was ever written.
 
 
-def topic_refusals(topics: Iterable[SelectedTopic], existing: Mapping[TopicName, ExistingTopic]) -> Iterator[str]:
+def topic_refusals(
+    topics: Iterable[SelectedTopic], existing: Mapping[TopicName, ExistingTopic], *, keep_offsets: bool = False
+) -> Iterator[str]:
     for topic in topics:
         found = existing.get(topic.target)
         if found is None:
+            continue
+        if keep_offsets:
+            yield existing_topic_refusal(topic.target)
             continue
         if found.record_offsets:
             yield (
@@ -31,6 +36,10 @@ def topic_refusals(topics: Iterable[SelectedTopic], existing: Mapping[TopicName,
                 f"{topic.partition_count}: delete it, or set restore.partition_counts.{topic.source.name} to "
                 f"{found.partition_count}"
             )
+
+
+def existing_topic_refusal(target: TopicName) -> str:
+    return f"target topic {target} is there already: delete it, since restore.preserve_offsets has to create it"
 
 
 def replication_refusal(replication_factor: int | None, broker_count: int) -> Iterator[str]:

@@ -47,6 +47,7 @@ class RestoreSection(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int | None = None  # The target's default, unless given.
     topic_configs: dict[str, str | None] = {}  # Win over the source's; null leaves one out.
     log_append_time: Literal["original", "new"] = "original"
+    preserve_offsets: bool = False  # Records come back at the offsets that they had; the target must be Quorate.
     consumer_groups: TopicSelection | None = None  # None: groups are left alone.
     rate_limit_bytes_per_second: int | None = None  # Over all tasks.
     deadline_ms: int = 300_000  # How long one partition is tried without progress before the restore fails.

@@ -1,7 +1,8 @@
 """From offsets of the source to offsets of the target. Pure.
 
 A target partition's records are those of its sources, one source after the other, and its offsets count them from 0. So
-the map of a partition is the spans of source offsets in that order, and nothing else.
+the map of a partition is the spans of source offsets in that order, and nothing else. Where records keep their offsets,
+groups do too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,11 @@ def translate_group(
         if not committed or topic.generation != newest[topic.source]:
             continue
         offsets = {partition: each.offset for partition, each in committed.items()}
-        for partition, offset in _translate_topic(topic, maps[topic.name], offsets).items():
+        if plan.preserve_offsets:
+            translated = _within_log(topic, offsets)
+        else:
+            translated = _translate_topic(topic, maps[topic.name], offsets)
+        for partition, offset in translated.items():
             known = None if topic.is_rehashed else committed.get(partition)
             metadata = "" if known is None else known.metadata
             found.append(TranslatedOffset(topic=topic.name, partition=partition, offset=offset, metadata=metadata))
@@ -59,6 +64,14 @@ def first_unread(sources: Sequence[MapSource], committed: Mapping[PartitionIndex
                 return Offset(base + max(0, position - first_offset))
             base += length
     return Offset(base)
+
+
+def _within_log(topic: TargetTopic, committed: Mapping[PartitionIndex, Offset]) -> dict[PartitionIndex, Offset]:
+    """Where they were. One that is beyond the end would be refused, or later skip what is written there."""
+    ends = {each.partition: each.log_end_offset for each in topic.partitions}
+    return {
+        partition: min(offset, ends[partition]) for partition, offset in sorted(committed.items()) if partition in ends
+    }
 
 
 def _translate_topic(

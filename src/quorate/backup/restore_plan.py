@@ -8,7 +8,7 @@ from quorate.backup.restore_batches import Span
 from quorate.backup.restore_survey import PartitionSurvey
 from quorate.backup.restore_topics import SelectedTopic, lost_offsets, missing_partitions
 from quorate.backup.restore_transactions import ExcludedTransaction
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicName
 
 FORMAT_VERSION = 1
 
@@ -25,11 +25,26 @@ class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.segment_counts)
 
 
+class KeptOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a log begins and ends whose records keep their offsets."""
+
+    log_start_offset: Offset
+    log_end_offset: Offset
+
+
 class TargetPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """The record at target offset i is the i-th of the sources' records, one source after the other."""
+    """The record at target offset i is the i-th of the sources' records, one source after the other.
+
+    Unless offsets are kept: then it is the record that had that offset at the source.
+    """
 
     partition: PartitionIndex
     sources: list[SourceShare]
+    kept_offsets: KeptOffsets | None = None
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return Offset(self.record_count) if self.kept_offsets is None else self.kept_offsets.log_end_offset
 
     @property
     def record_count(self) -> int:
@@ -67,6 +82,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     start_ms: int | None
     end_ms: int | None
     log_append_time: Literal["original", "new"]
+    preserve_offsets: bool = False
     replication_factor: int | None
     map_id: str  # Of the offset map that was made with this plan.
     topics: list[TargetTopic]
@@ -80,7 +96,9 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(topic.batch_bytes for topic in self.topics)
 
 
-def plan_topic(topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batch_bytes: int) -> TargetTopic:
+def plan_topic(
+    topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batch_bytes: int, keep_offsets: bool = False
+) -> TargetTopic:
     surveys = sorted(surveys, key=lambda survey: survey.partition)
     sources: dict[PartitionIndex, list[SourceShare]] = {}
     for survey in surveys:
@@ -89,6 +107,7 @@ def plan_topic(topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batc
                 partition=survey.partition, segment_counts=share.segment_counts, excluded=survey.excluded
             )
             sources.setdefault(share.target, []).append(source)
+    kept = _kept_offsets(topic) if keep_offsets else {}
     return TargetTopic(
         source=topic.source.name,
         source_topic_id=topic.source.topic_id,
@@ -103,10 +122,21 @@ def plan_topic(topic: SelectedTopic, surveys: list[PartitionSurvey], *, max_batc
         missing_partitions=missing_partitions(topic),
         unfinished_transactions=sum(survey.unfinished_transactions for survey in surveys),
         partitions=[
-            TargetPartition(partition=PartitionIndex(index), sources=sources.get(PartitionIndex(index), []))
-            for index in range(topic.partition_count)
+            TargetPartition(partition=index, sources=sources.get(index, []), kept_offsets=kept.get(index))
+            for index in map(PartitionIndex, range(topic.partition_count))
         ],
     )
+
+
+def _kept_offsets(topic: SelectedTopic) -> dict[PartitionIndex, KeptOffsets]:
+    """The end is that of the source even where the backup did not get all: what comes later must not reuse offsets."""
+    return {
+        entry.partition: KeptOffsets(
+            log_start_offset=entry.start_offset,
+            log_end_offset=max(entry.end_offset, entry.captured_end_offset),
+        )
+        for entry in topic.partitions
+    }
 
 
 class MapSource(msgspec.Struct, frozen=True, array_like=True):

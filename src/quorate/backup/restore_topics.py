@@ -72,6 +72,11 @@ def _life(manifest: Manifest, name: TopicName, generation: int | None) -> TopicE
 
 def _select(entry: TopicEntry, restore: RestoreSection) -> SelectedTopic:
     count = restore.partition_counts.get(entry.name, entry.partition_count)
+    if restore.preserve_offsets and count != entry.partition_count:
+        raise ConfigError(
+            f"restore.preserve_offsets keeps records in their partitions: leave topic {entry.name} out of "
+            "restore.partition_counts"
+        )
     wanted = restore.partitions.get(entry.name)
     held = {partition.partition for partition in entry.partitions}
     for index in wanted or []:

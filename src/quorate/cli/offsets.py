@@ -135,6 +135,7 @@ def _show_map(opened: _Opened, topic: str, output_format: OutputFormat) -> None:
         base = 0
         for source in sources:
             for first_offset, length in source.spans:
+                base = first_offset if opened.plan.preserve_offsets else base
                 print(
                     f"{topic}-{partition} offsets {base} to {base + length - 1}: source partition "
                     f"{source.source_partition}, offsets {first_offset} to {first_offset + length - 1}"

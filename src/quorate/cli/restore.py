@@ -111,9 +111,10 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
             f"{topic.source}{renamed}: {topic.partition_count} partitions, {topic.record_count:,} records, "
             f"{format_bytes(topic.batch_bytes)}{notes}"
         )
+    where = " at their original offsets" if report.preserve_offsets else ""
     summary = (
         f"manifest {report.manifest_number} of backup {report.backup_id}: {len(report.topics)} topics, "
-        f"{report.record_count:,} records, {format_bytes(report.batch_bytes)}"
+        f"{report.record_count:,} records{where}, {format_bytes(report.batch_bytes)}"
     )
     if is_dry:
         print(f"dry run, nothing was written: {summary}", flush=True)

@@ -17,7 +17,7 @@ from quorate.client.answers import check, error_code
 from quorate.client.backoff import is_hopeless
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection, PendingResponse
-from quorate.client.errors import Disconnected, PartitionUnavailable
+from quorate.client.errors import Disconnected, PartitionUnavailable, TopicReplaced
 from quorate.client.hints import refusal_event
 from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable
 from quorate.client.topic_partition import TopicPartition
@@ -28,6 +28,7 @@ from quorate.kernel.ids import (
     PartitionIndex,
     ProducerEpoch,
     ProducerId,
+    TopicId,
     TopicName,
 )
 from quorate.protocol.errors import ProtocolError
@@ -79,14 +80,19 @@ class IdempotentProducer:
         (produced,) = self.send_all(topic, partition, [batch])
         return produced
 
-    def send_all(self, topic: str, partition: int, batches: Iterable[WritableBatch]) -> Iterator[ProducedBatch]:
-        """Append batches in order, several in flight. A batch's memory is needed until it is acknowledged."""
+    def send_all(
+        self, topic: str, partition: int, batches: Iterable[WritableBatch], *, topic_id: TopicId | None = None
+    ) -> Iterator[ProducedBatch]:
+        """Append batches in order, several in flight. A batch's memory is needed until it is acknowledged.
+
+        With ``topic_id`` they go to that topic or to none: ``TopicReplaced`` where another one has the name now.
+        """
         name = TopicPartition(TopicName(topic), PartitionIndex(partition))
         self._cluster.want([name.topic])
         with self._lock:
             lane = self._lanes.setdefault(name, _Lane(self._cluster, name, self.identity))
         with lane.turn:
-            yield from lane.send_all(batches)
+            yield from lane.send_all(batches, topic_id)
 
     def next_sequence(self, topic: str, partition: int) -> int:
         """The sequence that the partition's next batch will get."""
@@ -118,9 +124,11 @@ class _Lane:
         self._unacknowledged: deque[_Outgoing] = deque()
         self._connection: Connection | None = None
         self._route: Route | None = None
+        self._topic_id: TopicId | None = None
         self._retries = cluster.new_retries()
 
-    def send_all(self, batches: Iterable[WritableBatch]) -> Iterator[ProducedBatch]:
+    def send_all(self, batches: Iterable[WritableBatch], topic_id: TopicId | None) -> Iterator[ProducedBatch]:
+        self._topic_id = topic_id
         self._retries = self._cluster.new_retries()
         source = iter(batches)
         try:
@@ -158,6 +166,8 @@ class _Lane:
             refused = PartitionRefused(self._cluster.clock.now_ms(), self._name, route.code)
             self._refused(route.code, route.reason, refused)
             return None
+        if self._topic_id is not None and route.topic_id not in (NO_TOPIC_ID, self._topic_id):
+            raise TopicReplaced(self._name, self._topic_id, route.topic_id)
         if route != self._route:
             self._start_over()
             self._route = route

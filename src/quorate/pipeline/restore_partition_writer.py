@@ -1,9 +1,10 @@
 """Writes one target partition, each record once, however often and by however many it is tried. Does I/O.
 
 Every attempt of every run of a restore writes as the same idempotent producer, and gives each record its target offset
-for a sequence. The leader appends a batch only where its sequence follows the last one, so what any attempt can add at
-offset i is record i, or nothing. Where an attempt finds that another was faster, or does not know what became of a
-batch, it looks where the partition ends now and goes on from there. ADR 6 has the proof and its limits.
+for a sequence; that holds where records keep their offsets, too, since batches then follow each other without a gap.
+The leader appends a batch only where its sequence follows the last one, so what any attempt can add at offset i is
+record i, or nothing. Where an attempt finds that another was faster, or does not know what became of a batch, it looks
+where the partition ends now and goes on from there. ADR 6 has the proof and its limits.
 """
 
 import time
@@ -11,14 +12,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from quorate.backup.restore_batches import as_produced
+from quorate.backup.restore_placement import PlacedBatch
 from quorate.backup.storage import ObjectStorage
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.idempotent_producer import IdempotentProducer
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.pipeline.restore_stream import PartitionAssignment, batches_from
+from quorate.kernel.ids import TopicId
+from quorate.pipeline.restore_stream import PartitionAssignment, outgoing_from
 from quorate.records.batch import BatchHeader
 
 _SEQUENCE_SPAN = 2**31
@@ -43,6 +45,7 @@ class PartitionWriter:
         assignment: PartitionAssignment,
         claim: Claim,
         *,
+        topic_id: TopicId,
         on_sent: Callable[[int], None],
         patience_s: float,
     ) -> None:
@@ -53,14 +56,15 @@ class PartitionWriter:
         self._storage = storage
         self._assignment = assignment
         self._claim = claim
+        self._topic_id = topic_id
         self._on_sent = on_sent
         self._patience_s = patience_s
         self._name = TopicPartition(assignment.topic, assignment.partition)
-        self._unacknowledged: deque[int] = deque()  # Records of each batch on its way.
+        self._unacknowledged: deque[PlacedBatch] = deque()
 
     def write(self) -> None:
         """Return when the target has every record."""
-        total = self._assignment.record_count
+        total = self._assignment.log_end_offset
         position = self._end()
         progress_at = time.monotonic()
         while position < total:
@@ -77,31 +81,30 @@ class PartitionWriter:
                 elif time.monotonic() - progress_at > self._patience_s:
                     raise self._stuck(error) from None
         if position > total:
-            raise self._disturbed(f"it ends at offset {position}, and the restore has {total} records for it")
+            raise self._disturbed(f"it ends at offset {position}, and the restore ends at {total}")
 
     def _write_from(self, position: int) -> int:
         topic, partition = self._name
         self._unacknowledged.clear()
         self._producer.set_next_sequence(topic, partition, position % _SEQUENCE_SPAN)
-        for produced in self._producer.send_all(topic, partition, self._outgoing(position)):
+        for produced in self._producer.send_all(topic, partition, self._outgoing(position), topic_id=self._topic_id):
             if produced.base_offset not in (None, position):
                 raise self._disturbed(f"a batch for offset {position} got offset {produced.base_offset}")
-            count = self._unacknowledged.popleft()
-            position += count
-            self.record_count += count
+            batch = self._unacknowledged.popleft()
+            position += batch.offset_count
+            self.record_count += batch.record_count
         return position
 
     def _outgoing(self, position: int) -> Iterator[bytearray]:
-        for batch in batches_from(self._storage, self._assignment, position):
-            data = as_produced(batch)
-            self._unacknowledged.append(batch.record_count)
-            self.batch_bytes += len(data)
-            self._on_sent(len(data))
+        for batch in outgoing_from(self._storage, self._assignment, position):
+            self._unacknowledged.append(batch)
+            self.batch_bytes += len(batch.data)
+            self._on_sent(len(batch.data))
             self._claim.check()
-            yield data
+            yield batch.data
 
     def _end(self) -> int:
-        """How many records the target has. Its last batch says whether all of them are the restore's.
+        """Where the target ends. Its last batch says whether all of them are the restore's.
 
         An own batch stands at the offset that is its sequence only where nothing foreign, and nothing twice, stands
         before it. Without this look, an attempt that begins behind a foreign record would leave out one of its own.

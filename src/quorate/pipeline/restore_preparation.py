@@ -60,6 +60,7 @@ class RestorePreparation:
             start_ms=restore.time_window.start_ms,
             end_ms=restore.time_window.end_ms,
             log_append_time=restore.log_append_time,
+            preserve_offsets=restore.preserve_offsets,
             replication_factor=restore.replication_factor,
             map_id=uuid.uuid4().hex[:12],
             topics=[
@@ -67,6 +68,7 @@ class RestorePreparation:
                     topic,
                     surveys.get(topic.source.name, []),
                     max_batch_bytes=limits[topic.target],
+                    keep_offsets=restore.preserve_offsets,
                 )
                 for topic in topics
             ],
@@ -85,11 +87,11 @@ class RestorePreparation:
         existing = target.existing(topic.target for topic in topics)
         selection = restore.consumer_groups
         groups = [] if selection is None else [each.group for each in manifest.groups if selection.selects(each.group)]
-        _refuse(topic_refusals(topics, existing))
+        _refuse(topic_refusals(topics, existing, keep_offsets=restore.preserve_offsets))
         _refuse(replication_refusal(restore.replication_factor, target.broker_count))
         _refuse(group_refusals(target.active_groups(groups)))
         missing = [topic for topic in topics if topic.target not in existing]
-        target.validate(missing, restore.replication_factor, restore.log_append_time)
+        target.validate(missing, restore)
 
     def _requests(self, topic: SelectedTopic, max_batch_bytes: int) -> list[SurveyRequest]:
         window = self._config.restore.time_window
@@ -102,6 +104,7 @@ class RestorePreparation:
                     start_ms=window.start_ms,
                     end_ms=window.end_ms,
                     max_batch_bytes=max_batch_bytes,
+                    keep_offsets=self._config.restore.preserve_offsets,
                 ),
                 segments=partition.segments,
             )

@@ -37,6 +37,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     restore_id: str | None  # None for a dry run.
     backup_id: str
     manifest_number: int
+    preserve_offsets: bool
     is_resumed: bool
     topics: list[TargetTopic]
     record_count: int
@@ -173,7 +174,7 @@ class RestoreRun:
         for problem in target.unwritten(plan.topics):
             raise QuorateError(f"the restore is not complete: {problem}; run it again")
         for topic in plan.topics:
-            target.finish(topic, plan.log_append_time)
+            target.finish(topic, plan)
         groups: list[str] = []
         selection = self._config.restore.consumer_groups
         if selection is not None:
@@ -185,7 +186,7 @@ class RestoreRun:
 
 
 def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignment]:
-    """One for each target partition that gets records."""
+    """One for each target partition that does not stay as it was created."""
     found: list[PartitionAssignment] = []
     for topic in plan.topics:
         entry = manifest.find(topic.source_topic_id, topic.source)
@@ -203,6 +204,7 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
                             start_ms=plan.start_ms,
                             end_ms=plan.end_ms,
                             max_batch_bytes=topic.max_batch_bytes,
+                            keep_offsets=plan.preserve_offsets,
                         ),
                         excluded=source.excluded,
                         segments=segments[source.partition],
@@ -210,9 +212,10 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
                     )
                     for source in target.sources
                 ],
+                end_offset=None if target.kept_offsets is None else target.kept_offsets.log_end_offset,
             )
             for target in topic.partitions
-            if target.record_count
+            if target.log_end_offset
         ]
     return found
 
@@ -230,6 +233,7 @@ def _report(
         restore_id=None if is_dry or opened is None else opened.restore_id,
         backup_id=plan.backup_id,
         manifest_number=plan.manifest_number,
+        preserve_offsets=plan.preserve_offsets,
         is_resumed=opened is not None and opened.is_resumed,
         topics=plan.topics,
         record_count=plan.record_count,

@@ -1,12 +1,11 @@
 """The cluster that a restore writes to, as its driver sees it: topics found, made and finished. Does I/O."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import msgspec
 
-from quorate.backup.restore_checks import ExistingTopic
-from quorate.backup.restore_config import RestoreConfig
+from quorate.backup.restore_checks import ExistingTopic, existing_topic_refusal
+from quorate.backup.restore_config import RestoreConfig, RestoreSection
 from quorate.backup.restore_plan import RestorePlan, TargetTopic
 from quorate.backup.restore_topic_configs import change_when_restored, configs_while_restoring
 from quorate.backup.restore_topics import SelectedTopic
@@ -16,9 +15,11 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import BROKER_DEFAULT, NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID
 
-LogAppendTime = Literal["original", "new"]
+#: Stands in for the restore's own, which it does not have before it begins.
+_ANY_PRODUCER_ID = ProducerId(0)
 _MAX_MESSAGE_BYTES = "max.message.bytes"
 _BROKER_MAX_MESSAGE_BYTES = "message.max.bytes"
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Apache Kafka's, where a broker does not tell.
@@ -67,12 +68,12 @@ class RestoreTarget:
         default = self._broker_limit()
         return {topic.target: int(topic.configs.get(_MAX_MESSAGE_BYTES, default)) for topic in topics}
 
-    def validate(
-        self, topics: Iterable[SelectedTopic], replication_factor: int | None, log_append_time: LogAppendTime
-    ) -> None:
+    def validate(self, topics: Iterable[SelectedTopic], restore: RestoreSection) -> None:
         """Raise unless the cluster would create each of them, without creating any."""
+        producer_id = _ANY_PRODUCER_ID if restore.preserve_offsets else None
         for topic in topics:
-            new = _new_topic(topic.target, topic.partition_count, topic.configs, replication_factor, log_append_time)
+            configs = configs_while_restoring(topic.configs, restore.log_append_time, producer_id)
+            new = _new_topic(topic.target, topic.partition_count, configs, restore.replication_factor)
             try:
                 self._client.topics.create([new], validate_only=True)
             except KafkaError as error:
@@ -87,33 +88,41 @@ class RestoreTarget:
         found = self.existing(topic.name for topic in plan.topics)
         topic_ids = {name: topic.topic_id for name, topic in found.items()}
         for topic in plan.topics:
-            configs = configs_while_restoring(topic.configs, plan.log_append_time)
-            if topic.name in found:
-                self._client.configs.alter_topic(topic.name, values=configs)
+            producer_id = plan.producer_id if plan.preserve_offsets else None
+            configs = configs_while_restoring(topic.configs, plan.log_append_time, producer_id)
+            if topic.name not in found:
+                new = _new_topic(topic.name, topic.partition_count, configs, plan.replication_factor)
+                topic_ids |= self._create(new)
                 continue
-            new = _new_topic(
-                topic.name, topic.partition_count, topic.configs, plan.replication_factor, plan.log_append_time
-            )
-            topic_ids |= self._create(new)
+            if plan.preserve_offsets:
+                self._require_state(topic.name, plan.producer_id)
+            self._client.configs.alter_topic(topic.name, values=configs)
         return topic_ids
 
-    def finish(self, topic: TargetTopic, log_append_time: LogAppendTime) -> None:
-        """The configs as they were at the source, now that the data is in."""
-        change = change_when_restored(topic.configs, log_append_time)
+    def finish(self, topic: TargetTopic, plan: RestorePlan) -> None:
+        """The log's start and the configs as they were at the source, now that the data is in."""
+        starts = {
+            TopicPartition(topic.name, each.partition): each.kept_offsets.log_start_offset
+            for each in topic.partitions
+            if each.kept_offsets is not None and each.kept_offsets.log_start_offset > 0
+        }
+        if starts:
+            self._client.topics.delete_records(starts)
+        change = change_when_restored(topic.configs, plan.log_append_time, keeps_offsets=plan.preserve_offsets)
         self._client.configs.alter_topic(topic.name, values=change.values, delete=change.delete)
 
     def unwritten(self, topics: Iterable[TargetTopic]) -> list[str]:
         """What is not as the plan says, after everything was written."""
         expected = {
-            TopicPartition(topic.name, PartitionIndex(each.partition)): each.record_count
+            TopicPartition(topic.name, PartitionIndex(each.partition)): each.log_end_offset
             for topic in topics
             for each in topic.partitions
         }
         ends = self._client.offsets.latest(expected)
         return [
-            f"{name} ends at offset {ends[name].offset}, not {count}"
-            for name, count in expected.items()
-            if ends[name].offset != count
+            f"{name} ends at offset {ends[name].offset}, not {end}"
+            for name, end in expected.items()
+            if ends[name].offset != end
         ]
 
     def _create(self, new: NewTopic) -> dict[TopicName, TopicId]:
@@ -124,6 +133,12 @@ class RestoreTarget:
                 raise
         # The answer to an earlier try was lost, or another command runs the same restore.
         return {name: topic.topic_id for name, topic in self.existing([new.name]).items()}
+
+    def _require_state(self, name: TopicName, producer_id: ProducerId) -> None:
+        """A topic that this restore made before it was stopped, and no other."""
+        found = self._client.configs.describe_topics([name])[name].get(RESTORE_PRODUCER_ID)
+        if found is None or found.value != str(producer_id):
+            raise QuorateError(existing_topic_refusal(name))
 
     def _broker_limit(self) -> int:
         resources = [
@@ -138,23 +153,24 @@ class RestoreTarget:
 
 
 def _new_topic(
-    name: TopicName,
-    partition_count: int,
-    configs: dict[str, str],
-    replication_factor: int | None,
-    log_append_time: LogAppendTime,
+    name: TopicName, partition_count: int, configs: dict[str, str], replication_factor: int | None
 ) -> NewTopic:
     return NewTopic(
         name=name,
         partitions=partition_count,
         replication_factor=BROKER_DEFAULT if replication_factor is None else replication_factor,
-        configs=configs_while_restoring(configs, log_append_time),
+        configs=configs,
     )
 
 
 def _creation_problem(topic: SelectedTopic, error: KafkaError) -> str:
     if error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
         return f"{error}: start more brokers, or set a smaller restore.replication_factor"
+    if error.code is ErrorCode.INVALID_CONFIG and RESTORE_PRODUCER_ID in str(error):
+        return (
+            "the target cannot take records at their original offsets, which only a Quorate cluster of this version "
+            "can: set restore.preserve_offsets to false"
+        )
     if error.code is ErrorCode.INVALID_CONFIG:
         return f"{error}: change it in restore.topic_configs, or leave it out there with null"
     return f"{error}: change it for {topic.source.name} in the restore's settings"

@@ -11,6 +11,7 @@ from quorate.backup.restore_claims import TAKE_OVER_S, PartitionClaim
 from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.client.config import ClientConfig
+from quorate.client.errors import TopicReplaced
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, QuorateError
@@ -77,10 +78,14 @@ def write_partitions(settings: WriteSettings, assignments: list[PartitionAssignm
                 storage,
                 assignment,
                 claim,
+                topic_id=settings.topic_ids[assignment.topic],
                 on_sent=limit.take,
                 patience_s=settings.client.retry_timeout_ms / 1000,
             )
-            writer.write()
+            try:
+                writer.write()
+            except TopicReplaced:
+                raise _deleted(assignment.topic) from None
             records += writer.record_count
             batch_bytes += writer.batch_bytes
         return TaskWritten(
@@ -109,4 +114,8 @@ def _check_topics(
     for name in names & found.keys():
         # A broker that does not know a new topic yet is asked again when the first batch is sent.
         if found[name].error is ErrorCode.NONE and found[name].topic_id != topic_ids[name]:
-            raise QuorateError(f"topic {name} was deleted while it was being restored: run the restore again")
+            raise _deleted(name)
+
+
+def _deleted(topic: TopicName) -> QuorateError:
+    return QuorateError(f"topic {topic} was deleted while it was being restored: run the restore again")

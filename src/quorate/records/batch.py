@@ -33,6 +33,7 @@ LEADER_EPOCH_OFFSET = 12
 MAGIC_OFFSET = 16
 CRC_OFFSET = 17
 CRC_START = 21  # The attributes: the first byte under the CRC.
+LAST_OFFSET_DELTA_OFFSET = 23
 MAX_TIMESTAMP_OFFSET = 35
 PRODUCER_OFFSET = 43
 
@@ -177,6 +178,11 @@ def patch_offset_and_epoch(
     """Give the batch its place in the log, in place. Neither field is under the CRC."""
     _INT64.pack_into(buffer, position, base_offset)
     _INT32.pack_into(buffer, position + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def patch_last_offset_delta(buffer: bytearray | memoryview, position: int, last_offset_delta: int) -> None:
+    """Let the batch end elsewhere, in place. The CRC is not renewed: the patch of the producer, which follows, does."""
+    _INT32.pack_into(buffer, position + LAST_OFFSET_DELTA_OFFSET, last_offset_delta)
 
 
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:

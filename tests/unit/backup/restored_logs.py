@@ -9,7 +9,7 @@ from quorate.backup.restore_survey import PartitionSurvey, Surveyor
 from quorate.backup.segment_reader import SegmentReader
 from quorate.backup.storage import ObjectStorage, StoredObject
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
-from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments, batches_from
+from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments, batches_from, outgoing_from
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
@@ -60,6 +60,7 @@ def record(offset: int, timestamp: int = 1_000, key: bytes | None = b"key", valu
 
 def rules(**settings: int | None) -> RecordRules:
     return RecordRules(
+        keep_offsets=bool(settings.get("keep_offsets")),
         source_partition=PARTITION,
         partition_count=settings.get("partition_count"),
         start_ms=settings.get("start_ms"),
@@ -113,6 +114,13 @@ def written(
             offset = Offset(position + len(found))
             found.append(Record(offset, each.timestamp, each.key, each.value, each.headers))
     return found
+
+
+def kept(partition: StoredPartition, wanted: RecordRules, end_offset: int, position: int = 0) -> list[bytearray]:
+    """The batches that are sent from an offset on where records keep theirs."""
+    source = partition.source(wanted)
+    assignment = PartitionAssignment(topic=TOPIC, partition=PARTITION, sources=[source], end_offset=Offset(end_offset))
+    return [each.data for each in outgoing_from(partition.storage, assignment, position)]
 
 
 def values(records: Sequence[Record]) -> list[bytes | None]:

@@ -91,7 +91,7 @@ def test_rest_of_a_batch_has_the_records_that_the_target_does_not_have() -> None
     batch = stored(data_batch([record(3), record(5), record(6)]))
     (whole,) = restored_batches(batch, header_of(batch), rules(), Offset(0))
 
-    (rest,) = without_first(whole, 1, 10_000)
+    (rest,) = without_first(whole, 1, rules())
 
     assert values(list(iterate_records(rest.data))) == [b"value-5", b"value-6"]
     assert [tuple(span) for span in rest.spans] == [(5, 2)]
