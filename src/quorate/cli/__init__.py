@@ -12,6 +12,7 @@ from quorate.cli import (
     cluster,
     compact,
     demo,
+    export,
     hold,
     list_backups,
     offsets,
@@ -40,6 +41,7 @@ app.command("restore")(restore.restore)
 app.add_typer(offsets.app, name="offsets")
 app.command("list-backups")(list_backups.list_backups)
 app.command("verify")(verify.verify)
+app.command("export")(export.export)
 app.command("compact")(compact.compact)
 app.command("prune")(prune.prune)
 app.command("hold")(hold.hold)

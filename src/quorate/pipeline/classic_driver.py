@@ -1,13 +1,13 @@
 """Runs jobs on a session that has its own JVM: a local master or a cluster. Does I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.sql import SparkSession
 
-from quorate.pipeline.spark_driver import JobWatcher
+from quorate.pipeline.spark_driver import JobWatcher, QueryWatcher, Result
 from quorate.pipeline.spark_job import SparkJob
-from quorate.pipeline.task_runner import FinishedTask, TaskRunner, Work
+from quorate.pipeline.task_runner import FinishedTask, TaskRunner, Work, collect_results
 
 
 class ClassicDriver:
@@ -21,16 +21,8 @@ class ClassicDriver:
 
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         self._finished.value = []
-        job = SparkJob(
-            self._session,
-            TaskRunner(work, tasks, self._finished),
-            len(tasks),
-            mark=lambda group: self._context.setJobGroup(group, "quorate", interruptOnCancel=True),
-            cancel=self._context.cancelJobGroup,
-        )
-        thread = InheritableThread(target=job.collect, session=self._session)
-        thread.daemon = True
-        thread.start()
+        runner = TaskRunner(work, tasks, self._finished)
+        job = self._start(lambda: collect_results(self._session, runner, len(tasks)))
         seen = 0
 
         def look() -> None:
@@ -40,6 +32,29 @@ class ClassicDriver:
             seen = len(finished)
 
         return job.watch(look)
+
+    def query(self, action: Callable[[SparkSession], Result], watcher: QueryWatcher) -> Result:
+        job = self._start(lambda: action(self._session))
+        return job.watch(lambda: watcher.tasks_counted(*self._count_tasks(job.label)))
+
+    def _start(self, action: Callable[[], Result]) -> SparkJob[Result]:
+        job = SparkJob(
+            action,
+            mark=lambda group: self._context.setJobGroup(group, "quorate", interruptOnCancel=True),
+            cancel=self._context.cancelJobGroup,
+        )
+        thread = InheritableThread(target=job.run, session=self._session)
+        thread.daemon = True
+        thread.start()
+        return job
+
+    def _count_tasks(self, group: str) -> tuple[int, int]:
+        """Finished tasks and all tasks of the group's jobs, as far as Spark has begun them."""
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+        known = [stage for stage in stages if stage is not None]
+        return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
 class _Lists(AccumulatorParam[list[FinishedTask]]):

@@ -1,9 +1,14 @@
 """What a run needs of Spark: run tasks, tell how many run at once, and say how far they are. Pure."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from quorate.pipeline.task_runner import FinishedTask, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
 
 
 class JobWatcher(Protocol):
@@ -22,3 +27,21 @@ class SparkDriver(Protocol):
     def slots(self) -> int:
         """How many tasks run at once."""
         ...
+
+
+class QueryWatcher(Protocol):
+    def tasks_counted(self, finished_count: int, task_count: int) -> None:
+        """How many tasks there are is known only when Spark has planned the query."""
+        ...
+
+
+class SparkQueries(Protocol):
+    """A session for queries in Spark's own terms."""
+
+    def query(self, action: "Callable[[SparkSession], Result]", watcher: QueryWatcher) -> Result:
+        """Run one action. When interrupted, it is cancelled before the interrupt goes on."""
+        ...
+
+
+class OpenedSpark(SparkDriver, SparkQueries, Protocol):
+    """What an open session can do."""

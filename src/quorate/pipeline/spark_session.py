@@ -19,7 +19,7 @@ from quorate.kernel.errors import QuorateError
 from quorate.pipeline.class_archive import ClassArchive, cache_folder
 from quorate.pipeline.java import find_java
 from quorate.pipeline.package_zip import write_package_zip
-from quorate.pipeline.spark_driver import SparkDriver
+from quorate.pipeline.spark_driver import OpenedSpark
 from quorate.pipeline.spark_settings import QUICK_START_JVM_OPTIONS, SparkSettings, spark_conf
 
 _JVM_EXIT_TIMEOUT_S = 5
@@ -29,7 +29,7 @@ _CONNECT_TIMEOUT_S = 10
 
 
 @contextlib.contextmanager
-def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[SparkDriver]:
+def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
     """A session inside the block. ``say`` tells the user of what takes a while."""
     try:
         import pyspark  # noqa: F401
@@ -47,7 +47,7 @@ def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -
 
 
 @contextlib.contextmanager
-def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[SparkDriver]:
+def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
     from quorate.pipeline.classic_driver import ClassicDriver
     from quorate.pipeline.driver_jvm import DriverJvm
 
@@ -71,7 +71,7 @@ def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str
 
 
 @contextlib.contextmanager
-def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[SparkDriver]:
+def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[OpenedSpark]:
     try:
         from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
 

@@ -53,7 +53,11 @@ class TaskRunner:
         return outcome.result
 
 
-def results_frame(session: "SparkSession", runner: TaskRunner, count: int) -> "DataFrame":
+def collect_results(session: "SparkSession", runner: TaskRunner, count: int) -> list[bytes]:
+    return [bytes(row.result) for row in _results_frame(session, runner, count).collect()]
+
+
+def _results_frame(session: "SparkSession", runner: TaskRunner, count: int) -> "DataFrame":
     """One partition, and so one Spark task, for each of ours; the DataFrame API works on every kind of session.
 
     An Arrow UDF and not ``mapInArrow``, which wants pandas, though it does not use it.

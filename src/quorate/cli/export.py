@@ -1,0 +1,143 @@
+"""``quorate export``: records of a backup or of a live cluster as a table of Parquet files, on Spark."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from quorate.cli.backup import read_backup_config
+from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.backup.config import BackupConfig
+    from quorate.pipeline.data_source.export import ExportReport
+    from quorate.pipeline.spark_settings import SparkSettings
+
+
+def export(  # noqa: PLR0917 - typer calls it by name
+    output: Annotated[str, typer.Option(help="The table's folder, or a URL that Spark can write to.")],
+    table_format: Annotated[str, typer.Option("--to", help="parquet, delta or iceberg.")] = "parquet",
+    storage: Annotated[str | None, typer.Option(help="Read a backup: file:///…, s3://…, gs://…, az://…")] = None,
+    backup_id: Annotated[str | None, typer.Option(help="Which backup of the storage.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Read a live cluster: host:port,…")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Read the backup that this YAML file describes; with --live, its source.")
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Read the source of --config, not its backup.")] = False,
+    topics: Annotated[str | None, typer.Option(help="Names or globs, with commas; all unless given.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Any option of the data source as name=value, as start_time=2026-01-31.")
+    ] = None,
+    partition_by_topic: Annotated[bool, typer.Option(help="A folder for each topic.")] = True,
+    compression: Annotated[str, typer.Option(help="Of the Parquet files: zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
+    master: MasterOption = None,
+    remote: RemoteOption = None,
+    output_format: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Write records as a table: one row a record, with topic, partition, offset, time, key, value and headers."""
+    from quorate.pipeline.data_source.export import ExportRequest, TableFormat, check_request, run_export
+    from quorate.pipeline.spark_session import open_spark
+
+    if table_format not in list(TableFormat):
+        raise QuorateError(f"--to {table_format}: choose one of {', '.join(TableFormat)}")
+    settings = None if config is None else read_backup_config(config)
+    given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
+    request = ExportRequest(
+        options=_of_config(settings, live=live)
+        | {name: value for name, value in given.items() if value is not None}
+        | dict(map(_name_and_value, option or [])),
+        output=output,
+        table_format=TableFormat(table_format),
+        partition_by_topic=partition_by_topic,
+        overwrite=overwrite,
+        compression=compression,
+    )
+    check_request(request)
+    with (
+        interruptible("the table is not finished; the same command begins anew"),
+        ProgressDisplay("export", is_quiet=output_format is OutputFormat.JSON) as display,
+    ):
+        display.say("starting Spark")
+        with open_spark(_spark_settings(settings, master, remote), "quorate export", display.say) as spark:
+            report = run_export(spark, request, _TaskDisplay(display))
+    _show(report, output_format)
+
+
+class _TaskDisplay:
+    """Spark says how many tasks of a query there are and how many are done; the display wants to know first."""
+
+    def __init__(self, display: ProgressDisplay) -> None:
+        self._display = display
+        self._task_count = 0
+
+    def tasks_counted(self, finished_count: int, task_count: int) -> None:
+        from quorate.pipeline.run_progress import RunProgress
+
+        if not task_count:
+            return  # Still being planned.
+        if task_count != self._task_count:
+            self._task_count = task_count
+            self._display.say(f"{task_count} tasks to write")
+            self._display.begin(RunProgress([0] * task_count, [frozenset()] * task_count, 0))
+        self._display.tasks_finished([], finished_count)
+
+
+def _of_config(config: "BackupConfig | None", *, live: bool) -> dict[str, str]:
+    if config is None:
+        if live:
+            raise QuorateError("--live needs --config: it reads the source that the file names")
+        return {}
+    if not live:
+        endpoint = config.storage.endpoint
+        options = {"backup": config.storage.url, "backup_id": config.backup_id}
+        return options if endpoint is None else options | {"endpoint": endpoint}
+    source = config.source
+    options = {
+        "bootstrap_servers": ",".join(source.bootstrap_servers),
+        "topics": ",".join(source.topics.include),
+        "request_timeout_ms": str(source.request_timeout_ms),
+    }
+    if source.topics.exclude:
+        options["exclude_topics"] = ",".join(source.topics.exclude)
+    if source.rack is not None:
+        options["rack"] = source.rack
+    security = {name: value for name, value in msgspec.to_builtins(source.security).items() if value is not None}
+    security["security_protocol"] = security.pop("protocol")
+    return options | {name: str(value) for name, value in security.items()}
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise QuorateError(f"--option {text!r} is not of the form name=value")
+    return name.strip(), value
+
+
+def _spark_settings(config: "BackupConfig | None", master: str | None, remote: str | None) -> "SparkSettings":
+    """The options of the command line win over the file."""
+    from quorate.pipeline.spark_settings import SparkSettings
+
+    if config is None:
+        settings = SparkSettings()
+    else:
+        spark = config.spark
+        settings = SparkSettings(master=spark.master, remote=spark.remote, conf=spark.conf)
+    if master is not None:
+        settings = msgspec.structs.replace(settings, master=master, remote=None)
+    return settings if remote is None else msgspec.structs.replace(settings, remote=remote)
+
+
+def _show(report: "ExportReport", output_format: OutputFormat) -> None:
+    if output_format is OutputFormat.JSON:
+        print(msgspec.json.encode(report).decode(), flush=True)
+        return
+    size = "" if report.size_bytes is None else f", {format_bytes(report.size_bytes)}"
+    print(
+        f"{report.record_count:,} records{size} as {report.table_format} in {report.output} "
+        f"in {report.seconds:.1f} s ({report.record_count / max(report.seconds, 0.001):,.0f} records/s)",
+        flush=True,
+    )

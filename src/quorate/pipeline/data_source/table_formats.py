@@ -1,0 +1,56 @@
+"""Makes a Delta or an Iceberg table of a folder of Parquet files, by writing its metadata. Does I/O.
+
+Both formats are metadata over Parquet files, and packages of their own write it: they are asked for only where such a
+table is wanted.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from quorate.kernel.errors import QuorateError
+
+_PACKAGES: Final = {
+    "delta": ("deltalake", "deltalake"),
+    "iceberg": ("pyiceberg", "'pyiceberg[pyarrow,sql-sqlite]'"),
+}
+_ICEBERG_TABLE: Final = "export.records"
+
+
+def check_packages(table_format: str) -> None:
+    module, package = _PACKAGES[table_format]
+    if find_spec(module) is None:
+        raise QuorateError(f"export to {table_format} needs the package {module}: pip install {package}")
+
+
+def add_table_metadata(table_format: str, folder: Path, *, is_partitioned: bool) -> None:
+    """The last step: until it is done, a reader of the table sees none."""
+    match table_format:
+        case "delta":
+            _make_delta_table(folder, is_partitioned=is_partitioned)
+        case "iceberg":
+            _make_iceberg_table(folder)
+
+
+def _make_delta_table(folder: Path, *, is_partitioned: bool) -> None:
+    import pyarrow
+    from deltalake import convert_to_deltalake  # type: ignore[import-not-found, unused-ignore]
+
+    if is_partitioned:
+        topics = pyarrow.schema([pyarrow.field("topic", pyarrow.string())])
+        convert_to_deltalake(str(folder), partition_by=topics, partition_strategy="hive")
+    else:
+        convert_to_deltalake(str(folder))
+
+
+def _make_iceberg_table(folder: Path) -> None:
+    """A catalog of its own beside the data, in one SQLite file."""
+    import pyarrow.parquet
+    from pyiceberg.catalog.sql import SqlCatalog  # type: ignore[import-not-found, unused-ignore]
+
+    files = sorted(str(path) for path in folder.rglob("*.parquet"))
+    catalog = SqlCatalog("export", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder.as_uri())
+    catalog.create_namespace("export")
+    schema = pyarrow.parquet.read_schema(files[0]).remove_metadata()
+    table = catalog.create_table(_ICEBERG_TABLE, schema=schema, location=folder.as_uri())
+    table.add_files([Path(file).as_uri() for file in files])
