@@ -71,6 +71,8 @@ async def _append(
     for position, (topic, index) in enumerate(partitions):
         try:
             partition = node.partitions.led(TopicName(topic), PartitionIndex(index))
+            if partition.settings.is_being_restored:
+                continue  # Nothing of the transaction was taken there, and a marker would take an offset away.
             info = partition.append_marker(end, now_ms)
         except KafkaError as error:
             codes[topic, index] = error.code
