@@ -182,13 +182,15 @@ def test_reassignment_moves_the_data_and_deletes_it_where_it_was(cluster: Cluste
         eventually(lambda folder=folder: not folder.exists(), f"{folder} to go")  # type: ignore[misc]
 
 
-def test_a_throttled_replica_catches_up_no_faster_than_it_may(cluster: ClusterInProcess) -> None:
-    topic = ReplicatedTopic(
-        cluster, "orders", (7, 100), {"leader.replication.throttled.replicas": "*", "min.insync.replicas": "1"}
-    )
+@pytest.mark.parametrize(("side", "node_id"), [("leader", 7), ("follower", 100)])
+def test_a_throttled_replica_catches_up_no_faster_than_it_may(
+    cluster: ClusterInProcess, side: str, node_id: int
+) -> None:
+    configs = {f"{side}.replication.throttled.replicas": f"0:{node_id}", "min.insync.replicas": "1"}
+    topic = ReplicatedTopic(cluster, "orders", (7, 100), configs)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    rate = ConfigEntry("leader.replication.throttled.rate", "100000", incremental_operation=AlterConfigOpType.SET)
-    broker = ConfigResource(ResourceType.BROKER, "7", incremental_configs=[rate])
+    rate = ConfigEntry(f"{side}.replication.throttled.rate", "100000", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ResourceType.BROKER, str(node_id), incremental_configs=[rate])
     admin.incremental_alter_configs([broker])[broker].result(20)
     topic.kill(100)
     topic.wait_for_isr(7)

@@ -21,7 +21,6 @@ from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
-from quorate.broker.partition import Partition
 from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.producer_ids import ProducerIds
@@ -33,7 +32,7 @@ from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
-from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
+from quorate.broker.replication.catch_up_throttle import CatchUpThrottle, ThrottledSide
 from quorate.broker.replication.replication import Replication
 from quorate.broker.transaction_verification import ProducerTurns
 from quorate.broker.transactions.coordinator import TransactionCoordinator
@@ -46,7 +45,7 @@ from quorate.kernel.ids import NO_NODE, NodeId
 from quorate.metadata.commands import CreateTopic
 from quorate.metadata.config_definitions import ConfigValue
 from quorate.metadata.controller import Controller
-from quorate.metadata.effective_configs import broker_value, topic_values
+from quorate.metadata.effective_configs import broker_value
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.image_difference import difference
 from quorate.metadata.placement import LeaderPlacement
@@ -189,16 +188,9 @@ class Node:
             call=self.quorum.call_replica,
             first_session=self.random.randrange(1 << 48),
             on_failure=self.fail,
-            throttle=CatchUpThrottle(
-                self.loop, lambda: self.int_config("leader.replication.throttled.rate"), self._is_throttled
-            ),
+            leader_throttle=CatchUpThrottle(ThrottledSide.LEADER, self.metadata, self.view, self.loop),
+            follower_throttle=CatchUpThrottle(ThrottledSide.FOLLOWER, self.metadata, self.view, self.loop),
         )
-
-    def _is_throttled(self, partition: Partition) -> bool:
-        """Whether the topic names this replica among those whose catching up is slowed down."""
-        values = topic_values(self.metadata.image, self.view, partition.identity.topic)
-        named = cast(tuple[str, ...], values["leader.replication.throttled.replicas"])
-        return "*" in named or f"{partition.identity.partition}:{self.config.node_id}" in named
 
     def _make_quotas(self) -> ClientQuotas:
         window = WindowConfig(

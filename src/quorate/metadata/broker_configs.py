@@ -178,19 +178,26 @@ _OWN = (
         read_only=True,
         documentation="How many fetch sessions are kept.",
     ),
-    *(
-        ConfigDefinition(
-            name=name,
-            type=ConfigType.LONG,
-            default=str(INT64_MAX),
-            check=at_least(0),
-            documentation="Kept for tools that set and clear it around a reassignment; nothing is slowed down by it.",
-        )
-        for name in (
-            "follower.replication.throttled.rate",
-            "leader.replication.throttled.rate",
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-        )
+    ConfigDefinition(
+        name="follower.replication.throttled.rate",
+        type=ConfigType.LONG,
+        default=str(INT64_MAX),
+        check=at_least(0),
+        documentation="Bytes a second that replicas of throttled topics on this broker take while they catch up.",
+    ),
+    ConfigDefinition(
+        name="leader.replication.throttled.rate",
+        type=ConfigType.LONG,
+        default=str(INT64_MAX),
+        check=at_least(0),
+        documentation="Bytes a second that this broker gives to replicas of throttled topics that catch up.",
+    ),
+    ConfigDefinition(
+        name="replica.alter.log.dirs.io.max.bytes.per.second",
+        type=ConfigType.LONG,
+        default=str(INT64_MAX),
+        check=at_least(0),
+        documentation="Kept for tools that set and clear it; a node has one folder, and moves nothing between several.",
     ),
     ConfigDefinition(
         name="node.id", type=ConfigType.INT, default="-1", read_only=True, documentation="The id of this node."

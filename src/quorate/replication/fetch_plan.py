@@ -78,9 +78,9 @@ class FetchPlan(Generic[PartitionT]):
         return planned
 
     def next_ready_ms(self, leader: NodeId) -> int | None:
-        """When the first partition that is backing off may be asked for again; None if none is."""
+        """When the first partition that has to wait may be asked for again; None if none has to."""
         line = self._lines.get(leader, {}).values()
-        return min((one.ready_ms for one in line if one.failures and not one.in_flight), default=None)
+        return min((one.ready_ms for one in line if one.ready_ms and not one.in_flight), default=None)
 
     def answered(self, fetch: PlannedFetch[PartitionT], *, got_records: bool) -> None:
         """The answer is dealt with: appended, synced or truncated. The partition may be asked for again."""
@@ -88,6 +88,7 @@ class FetchPlan(Generic[PartitionT]):
         if followed is None:
             return
         followed.failures = 0
+        followed.ready_ms = 0
         if got_records:
             line = self._lines[fetch.leader]
             line[fetch.partition] = line.pop(fetch.partition)
@@ -100,6 +101,12 @@ class FetchPlan(Generic[PartitionT]):
         delay_ms = self._config.backoff_ms << min(followed.failures, 20)
         followed.ready_ms = now_ms + min(delay_ms, self._config.backoff_max_ms)
         followed.failures += 1
+
+    def put_off(self, fetch: PlannedFetch[PartitionT], until_ms: int) -> None:
+        """The partition was not asked for after all, and is not to be before then."""
+        followed = self._returned(fetch)
+        if followed is not None:
+            followed.ready_ms = until_ms
 
     def _returned(self, fetch: PlannedFetch[PartitionT]) -> _Followed | None:
         """The partition, if it still follows the leader epoch that the fetch was for."""

@@ -117,3 +117,17 @@ def test_every_partition_gets_its_turn_under_a_byte_limit() -> None:
             plan.answered(fetch, got_records=got_records)
 
     assert served == dict.fromkeys("abcde", 20)
+
+
+def test_a_partition_that_is_put_off_is_asked_for_later_and_is_not_taken_for_failing() -> None:
+    plan = plan_of("orders-0")
+    (fetch,) = plan.next_fetch(EAST, 1_000)
+    plan.put_off(fetch, 1_500)
+    assert plan.next_ready_ms(EAST) == 1_500
+    assert plan.next_fetch(EAST, 1_499) == []
+    (again,) = plan.next_fetch(EAST, 1_500)
+    plan.failed(again, 1_500)
+    assert plan.next_ready_ms(EAST) == 1_520
+    (last,) = plan.next_fetch(EAST, 1_520)
+    plan.answered(last, got_records=False)
+    assert plan.next_ready_ms(EAST) is None

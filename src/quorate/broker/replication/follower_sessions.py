@@ -208,7 +208,7 @@ class _FollowerSession:
             ask, partition = asked
             max_bytes = _PARTITION_MAX_BYTES
             throttle = self._throttle
-            if throttle is None or not throttle.applies_to(partition, self._follower):
+            if throttle is None or not throttle.applies_to(partition.identity, self._follower):
                 throttle = None
             elif (wait_s := throttle.wait_s()) > 0:
                 self._hold_back(key, wait_s)
@@ -220,7 +220,7 @@ class _FollowerSession:
             size_bytes += len(one.records)
             given.append(one)
             if throttle is not None:
-                throttle.given(len(one.records))
+                throttle.moved(len(one.records))
 
     def _hold_back(self, key: PartitionKey, wait_s: float) -> None:
         self._held_back[key] = None

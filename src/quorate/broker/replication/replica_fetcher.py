@@ -7,9 +7,11 @@ session, all that was asked of that node is asked anew.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 from quorate.broker.partition import Partition
+from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.fetched_records import Taken, take
 from quorate.broker.replication.messages import (
     Ask,
@@ -39,11 +41,20 @@ Call = Callable[[NodeId, bytes, float], Awaitable[bytes]]
 
 class ReplicaFetcher:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, call: Call, broker_epoch: BrokerEpoch, first_session: int
+        self,
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        loop: asyncio.AbstractEventLoop,
+        call: Call,
+        *,
+        first_session: int,
+        throttle: CatchUpThrottle | None = None,
     ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
         self._loop = loop
         self._call = call
-        self._broker_epoch = broker_epoch
+        self._throttle = throttle
         self._next_session = first_session
         self._plan: FetchPlan[PartitionKey] = FetchPlan(FetchPlanConfig())
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -121,6 +132,8 @@ class ReplicaFetcher:
             if not partition.may_ask:
                 session.syncing[planned.partition] = planned
                 continue
+            if self._is_held_back(planned, partition, now_ms):
+                continue
             position = partition.following.next_fetch(partition.replica_log)
             session.asked[planned.partition] = planned
             asks.append(
@@ -134,6 +147,15 @@ class ReplicaFetcher:
                 )
             )
         return asks
+
+    def _is_held_back(self, planned: PlannedFetch[PartitionKey], partition: Partition, now_ms: int) -> bool:
+        """Whether the replica has taken enough for now, in which case it is asked for later."""
+        if self._throttle is None or not self._throttle.applies_to(partition.identity, self._node_id):
+            return False
+        wait_s = self._throttle.wait_s()
+        if wait_s > 0:
+            self._plan.put_off(planned, now_ms + math.ceil(wait_s * 1000))
+        return wait_s > 0
 
     async def _request(self, session: "_LeaderSession", number: int, payload: bytes) -> None:
         try:
@@ -161,6 +183,8 @@ class ReplicaFetcher:
         partition = self._partitions.get(given.ask.key)
         if partition is None:
             return
+        if self._throttle is not None and self._throttle.applies_to(partition.identity, self._node_id):
+            self._throttle.moved(len(given.records))
         taken = take(partition, _answered(given), given.records)
         if taken is Taken.SYNCING:
             session.syncing[given.ask.key] = planned

@@ -33,14 +33,17 @@ class Replication:
         call: Call,
         first_session: int,
         on_failure: Callable[[Exception], None],
-        throttle: CatchUpThrottle | None = None,
+        leader_throttle: CatchUpThrottle | None = None,
+        follower_throttle: CatchUpThrottle | None = None,
     ) -> None:
         self.config = config
         self._on_failure = on_failure
         self._loop = loop
         self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop)
-        self._followers = FollowerSessions(loop, find_led, throttle)
-        self._fetcher = ReplicaFetcher(loop, call, broker_epoch, first_session)
+        self._followers = FollowerSessions(loop, find_led, leader_throttle)
+        self._fetcher = ReplicaFetcher(
+            node_id, broker_epoch, loop, call, first_session=first_session, throttle=follower_throttle
+        )
         #: Led partitions in which somebody is behind or missing: only these are looked at as time passes.
         self._unsettled: dict[Partition, None] = {}
         self._timer: asyncio.TimerHandle | None = None

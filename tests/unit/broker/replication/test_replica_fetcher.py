@@ -26,7 +26,7 @@ class Leaders:
         self._loop = host.loop
         self.requests: list[tuple[NodeId, ReplicaFetch]] = []
         self._futures: list[asyncio.Future[bytes]] = []
-        self.fetcher = ReplicaFetcher(host.loop, self._call, BrokerEpoch(12), first_session=0)
+        self.fetcher = ReplicaFetcher(NodeId(9), BrokerEpoch(12), host.loop, self._call, first_session=0)
         self.replicas.port.synced = self.fetcher.synced
 
     async def _call(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
