@@ -166,8 +166,10 @@ class Partitions:
         else:
             topic = partition.identity.topic
             allows_unclean = bool(topic_values(self._image, self._view, topic)["unclean.leader.election.enable"])
-            # An operator may ask for such an election although the topic does not allow it by itself.
-            partition.follow(leader, is_unclean=allows_unclean or elected_unclean)
+            # An operator may ask for such an election although the topic does not allow it by itself. And where the
+            # operating system writes when it likes, the last replica in sync may have lost what it had.
+            may_lack = allows_unclean or elected_unclean or self._durability is Durability.OS
+            partition.follow(leader, is_unclean=may_lack)
             self._replication.follows(partition)
         self._new_parts.append(partition)
 

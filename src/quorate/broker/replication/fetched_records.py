@@ -6,6 +6,7 @@ import logging
 from quorate.broker.partition import Partition
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset
 from quorate.records.batch import read_header
 from quorate.replication import follower as f
 from quorate.replication.leader_events import HighWatermarkAdvanced
@@ -53,10 +54,12 @@ def _carry_out(partition: Partition, following: f.FollowerReplica, effect: f.Fol
             return _append(partition, following, records)
         case f.TruncateTo(offset=offset):
             logger.info("truncated partition=%s epoch=%s end=%s", partition, partition.leader_epoch, offset)
+            _report_loss(partition, offset)
             partition.log.truncate_to(offset)
             partition.high_watermark = min(partition.high_watermark, offset)  # Less only after an unclean election.
         case f.TruncateFullyAndStartAt(offset=offset):
             logger.info("starts anew partition=%s epoch=%s start=%s", partition, partition.leader_epoch, offset)
+            _report_loss(partition, offset)
             partition.log.truncate_fully_and_start_at(offset)
         case f.AdvanceLogStart(offset=offset):
             partition.log.delete_records_before(offset)
@@ -65,6 +68,17 @@ def _carry_out(partition: Partition, following: f.FollowerReplica, effect: f.Fol
         case f.BackOff():
             return Taken.BACK_OFF
     return Taken.DONE
+
+
+def _report_loss(partition: Partition, offset: Offset) -> None:
+    if offset < partition.high_watermark:
+        logger.error(
+            "committed records lost partition=%s epoch=%s from=%s to=%s",
+            partition,
+            partition.leader_epoch,
+            offset,
+            partition.high_watermark,
+        )
 
 
 def _append(partition: Partition, following: f.FollowerReplica, records: Buffer) -> Taken:
