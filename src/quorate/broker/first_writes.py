@@ -7,7 +7,6 @@ a marker takes away. Pure.
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import ProducerEpoch, ProducerId
-from quorate.records.batch import BatchHeader
 
 
 class Permit:
@@ -36,25 +35,24 @@ class FirstWrites:
     def __init__(self) -> None:
         self._permits: dict[ProducerId, Permit] = {}
 
-    def begin(self, header: BatchHeader) -> Permit:
+    def begin(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> Permit:
         """A batch came that would begin a transaction: what it needs to be written once that is confirmed."""
-        permit = self._permits.get(header.producer_id)
+        permit = self._permits.get(producer_id)
         if permit is None:
-            permit = Permit(header.producer_epoch, header.base_sequence)
-            self._permits[header.producer_id] = permit
+            permit = self._permits[producer_id] = Permit(epoch, sequence)
         else:
-            permit.lower_to(header.producer_epoch, header.base_sequence)
+            permit.lower_to(epoch, sequence)
             permit.is_idle = False
         return permit
 
-    def require(self, header: BatchHeader, permit: Permit | None) -> None:
+    def require(self, producer_id: ProducerId, sequence: int, permit: Permit | None) -> None:
         """Raises INVALID_TXN_STATE unless the permit still holds; OUT_OF_ORDER_SEQUENCE_NUMBER if it came too early."""
-        if permit is None or self._permits.get(header.producer_id) is not permit:
+        if permit is None or self._permits.get(producer_id) is not permit:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The record is not part of an ongoing transaction.")
-        if header.base_sequence > permit.lowest_sequence:
+        if sequence > permit.lowest_sequence:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"sequence {header.base_sequence} before {permit.lowest_sequence}, which came first",
+                f"sequence {sequence} before {permit.lowest_sequence}, which came first",
             )
 
     def forget(self, producer_id: ProducerId) -> None:

@@ -12,6 +12,8 @@ from quorate.broker.group_shard_runner import GroupShardRunner
 from quorate.broker.group_topics import ImageTopics
 from quorate.groups.commands import (
     Command,
+    EndTransaction,
+    EndTransactionResult,
     ForgetTopics,
     ListGroups,
     ListGroupsResult,
@@ -28,6 +30,7 @@ from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.commands import CreateTopic
 from quorate.metadata.image import Broker, Delta, MetadataImage
 from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.records.control import TransactionEnd
 
 if TYPE_CHECKING:
     from quorate.broker.node import Node
@@ -72,6 +75,13 @@ class GroupCoordinator:
         assert isinstance(result, result_type)
         return result
 
+    async def end_transaction(self, index: PartitionIndex, end: TransactionEnd) -> ErrorCode:
+        """Write the end of a transaction to a partition of the offsets topic, and decide what it left pending there."""
+        runner = self._runners.get(index)
+        if runner is None:
+            return ErrorCode.NOT_COORDINATOR
+        return cast(EndTransactionResult, await runner.ask(EndTransaction(end=end))).error
+
     async def list_groups(self, command: ListGroups) -> ListGroupsResult:
         results = [
             cast(ListGroupsResult, result)
@@ -87,7 +97,7 @@ class GroupCoordinator:
         if CONSUMER_OFFSETS not in self._node.metadata.image.topics:
             await self._create_offsets_topic()
         image = self._node.metadata.image
-        index = self._partition_for(group_id)
+        index = self.partition_for(group_id)
         leader = None if index is None else image.partition_leader(CONSUMER_OFFSETS, index)
         broker = None if leader is None else image.brokers.get(leader.node_id)
         if broker is None:
@@ -109,12 +119,12 @@ class GroupCoordinator:
                 logger.error("offsets topic not created node=%s error=%s", self._node.config.node_id, error)
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
-    def _partition_for(self, group_id: GroupId) -> PartitionIndex | None:
+    def partition_for(self, group_id: GroupId) -> PartitionIndex | None:
         topic = self._node.metadata.image.topics.get(CONSUMER_OFFSETS)
         return None if topic is None else partition_for_group(group_id, len(topic.partitions))
 
     def _runner_for(self, group_id: GroupId) -> GroupShardRunner | None:
-        index = self._partition_for(group_id)
+        index = self.partition_for(group_id)
         return None if index is None else self._runners.get(index)
 
     def _topics_changed(self, image: MetadataImage, delta: Delta) -> None:

@@ -36,9 +36,10 @@ from quorate.groups.record_codec import CorruptCoordinatorRecord, decode_record,
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.clock import Clock
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.batch import check_crc, iterate_batches
+from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
+from quorate.records.batch import BatchHeader, check_crc, iterate_batches
 from quorate.records.builder import build_batch
+from quorate.records.control import marker_of_batch
 from quorate.records.record import Record, iterate_records
 
 logger = logging.getLogger(__name__)
@@ -132,19 +133,27 @@ class GroupShardRunner:
                 break
             for position, header in iterate_batches(data, strict=True):
                 check_crc(data, position, header)
-                if not header.is_control:
-                    replayed += self._replay_batch(data, position)
+                if header.is_control:
+                    self._replay_marker(data, position, header.producer_id)
+                else:
+                    replayed += self._replay_batch(data, position, header)
                 offset = header.next_offset
         return replayed
 
-    def _replay_batch(self, data: bytes, position: int) -> int:
+    def _replay_marker(self, data: bytes, position: int, producer_id: ProducerId) -> None:
+        marker = marker_of_batch(data, position)
+        if marker is not None:
+            self._shard.replay_end(producer_id, is_commit=marker.is_commit)
+
+    def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> int:
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         replayed = 0
         for entry in iterate_records(data, position):
             if entry.key is None:
                 raise CorruptCoordinatorRecord(f"record without a key at offset {entry.offset}")
             record = decode_record(entry.key, entry.value)
             if record is not None:
-                self._shard.replay(record)
+                self._shard.replay(record, producer_id)
                 replayed += 1
         return replayed
 
@@ -192,12 +201,11 @@ class GroupShardRunner:
             timer.cancel()
 
     def _append(self, append: AppendRecords, now_ms: int) -> None:
-        batch = build_batch(
-            Record(Offset(index), now_ms, encode_key(record), encode_value(record))
-            for index, record in enumerate(append.records)
-        )
         try:
-            info = self.partition.append(memoryview(bytearray(batch)), now_ms, acks_all=True)
+            if append.end is not None:
+                info = self.partition.append_marker(append.end, now_ms)
+            else:
+                info = self.partition.append(_batch_of(append, now_ms), now_ms, acks_all=True)
         except KafkaError as error:
             self._report(AppendFailed(append=append, error=error.code))
             return
@@ -208,6 +216,20 @@ class GroupShardRunner:
             self._report(AppendCommitted(append=append))
         else:
             self._report(AppendFailed(append=append, error=error.code))
+
+
+def _batch_of(append: AppendRecords, now_ms: int) -> memoryview:
+    producer_id, producer_epoch = append.transaction or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    batch = build_batch(
+        (
+            Record(Offset(index), now_ms, encode_key(record), encode_value(record))
+            for index, record in enumerate(append.records)
+        ),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=append.transaction is not None,
+    )
+    return memoryview(bytearray(batch))
 
 
 def _is_committed(error: KafkaError) -> bool:

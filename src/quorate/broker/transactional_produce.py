@@ -63,7 +63,7 @@ class TransactionOfRequest:
         first = self._first_batches()
         if not first:
             return
-        self._permits = {partition: partition.first_writes.begin(header) for partition, header in first}
+        self._permits = {partition: _permit(partition, header) for partition, header in first}
         ((producer_id, producer_epoch),) = self._producers
         codes = await self._verifier.verify(
             self._transactional_id,
@@ -93,7 +93,7 @@ class TransactionOfRequest:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} is not known and starts at sequence {header.base_sequence}",
             )
-        partition.first_writes.require(header, self._permits.get(partition))
+        partition.first_writes.require(header.producer_id, header.base_sequence, self._permits.get(partition))
 
     def appended(self, partition: Partition) -> None:
         """From here on the log itself knows the transaction."""
@@ -134,6 +134,10 @@ def _transactional_batches(request: ProduceRequest, find: FindPartition) -> Sequ
             except KafkaError:
                 continue
     return batches
+
+
+def _permit(partition: Partition, header: BatchHeader) -> Permit:
+    return partition.first_writes.begin(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
 def _is_open(partition: Partition, header: BatchHeader) -> bool:

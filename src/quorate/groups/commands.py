@@ -13,8 +13,10 @@ from quorate.groups.consumer.group import ConsumerGroupState
 from quorate.groups.group_protocol import GroupProtocol
 from quorate.groups.group_state import GroupState
 from quorate.groups.records import CommittedOffset, TopicPartition
+from quorate.groups.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
+from quorate.records.control import TransactionEnd
 
 NO_MEMBER_ID = MemberId("")
 NO_GENERATION = -1
@@ -115,6 +117,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
     offsets: tuple[OffsetToCommit, ...]
     supports_member_epochs: bool = True  # From OffsetCommit 9 on; members of consumer groups must use it.
     retention_time_ms: int | None  # Before OffsetCommit 5 a client could ask for one of its own.
+    transaction: TransactionalProducer | None = None  # Set in TxnOffsetCommit.
 
 
 class CommitOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,11 +130,14 @@ class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     # From members of consumer groups, and from version 9 on; others do not say who they are.
     member_id: MemberId | None = None
     member_epoch: int = NO_GENERATION
+    # KIP-447: an offset that an open transaction may still change is not to be told.
+    require_stable: bool = False
 
 
 class FetchOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
     offsets: Mapping[TopicPartition, CommittedOffset] = {}  # Only what is committed.
+    unstable: frozenset[TopicPartition] = frozenset()  # Of those asked for; they are not among the offsets.
 
 
 class DeleteOffsets(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +197,16 @@ class DeleteGroupResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
 
 
+class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A coordinator of transactions has decided about one that has offsets in the shard's partition."""
+
+    end: TransactionEnd
+
+
+class EndTransactionResult(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.NONE
+
+
 class ForgetTopics(msgspec.Struct, frozen=True, kw_only=True):
     """The topics were deleted from the cluster: what groups had committed for them means nothing any more."""
 
@@ -202,7 +218,7 @@ class ForgetTopicsResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MembershipCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
-OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics
+OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics | EndTransaction
 GroupQuery = DescribeGroup | ListGroups
 Command = MembershipCommand | OffsetCommand | GroupQuery | DeleteGroup | ConsumerGroupCommand
 
@@ -218,5 +234,6 @@ Result = (
     | ListGroupsResult
     | DeleteGroupResult
     | ForgetTopicsResult
+    | EndTransactionResult
     | ConsumerGroupResult
 )

@@ -11,8 +11,10 @@ import msgspec
 from quorate.groups.commands import Command, Result
 from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.records import CoordinatorRecord
+from quorate.groups.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
+from quorate.records.control import TransactionEnd
 
 # Names one request of the broker's; it comes back in the one reply to that request.
 Token = NewType("Token", int)
@@ -90,6 +92,8 @@ class AppendRecords(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     records: tuple[CoordinatorRecord, ...]
     then: AfterAppend
+    transaction: TransactionalProducer | None = None  # That the records are part of.
+    end: TransactionEnd | None = None  # The marker to append instead of records.
 
 
 Effect = Reply | SetTimer | CancelTimer | AppendRecords

@@ -28,8 +28,9 @@ class GroupBook:
         return group_id in self.live or group_id in self.consumer or bool(self.known_offsets(group_id))
 
     def known_offsets(self, group_id: GroupId) -> set[TopicPartition]:
-        """The partitions with an offset, in the log or on its way there."""
-        return self.state.offsets_of(group_id).keys() | self.in_flight.offsets_of(group_id)
+        """The partitions with an offset, in the log or on its way there, in a transaction or not."""
+        committed, pending = self.state.offsets_of(group_id).keys(), self.state.pending.of_group(group_id)
+        return committed | pending | self.in_flight.offsets_of(group_id)
 
     def has_members(self, group_id: GroupId) -> bool:
         consumer = self.consumer.get(group_id)

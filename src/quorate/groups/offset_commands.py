@@ -8,6 +8,8 @@ from quorate.groups.commands import (
     CommitOffsetsResult,
     DeleteOffsets,
     DeleteOffsetsResult,
+    EndTransaction,
+    EndTransactionResult,
     FetchOffsets,
     FetchOffsetsResult,
     OffsetToCommit,
@@ -46,7 +48,12 @@ def commit_offsets(
     if not records:
         return [*effects, Reply(token=token, result=result)]
     then = ReplyWhenDurable(token=token, command=command, result=result)
-    return [*effects, AppendRecords(records=tuple(records), then=then)]
+    return [*effects, AppendRecords(records=tuple(records), then=then, transaction=command.transaction)]
+
+
+def end_transaction(token: Token, command: EndTransaction) -> list[Effect]:
+    then = ReplyWhenDurable(token=token, command=command, result=EndTransactionResult())
+    return [AppendRecords(records=(), then=then, end=command.end)]
 
 
 def _committed(offset: OffsetToCommit, retention_time_ms: int | None, now_ms: int) -> CommittedOffset:
@@ -66,10 +73,13 @@ def fetch_offsets(state: ReplicatedState, token: Token, command: FetchOffsets) -
         return [Reply(token=token, result=refusal(command, error))]
     committed = state.offsets_of(command.group_id)
     wanted = committed if command.topic_partitions is None else command.topic_partitions
+    unstable = state.pending.of_group(command.group_id).intersection(wanted) if command.require_stable else set()
     offsets = {
-        topic_partition: committed[topic_partition] for topic_partition in wanted if topic_partition in committed
+        topic_partition: committed[topic_partition]
+        for topic_partition in wanted
+        if topic_partition in committed and topic_partition not in unstable
     }
-    return [Reply(token=token, result=FetchOffsetsResult(offsets=offsets))]
+    return [Reply(token=token, result=FetchOffsetsResult(offsets=offsets, unstable=frozenset(unstable)))]
 
 
 def delete_offsets(

@@ -15,23 +15,31 @@ from quorate.kernel.ids import TopicName
 
 
 def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffsets) -> ErrorCode:
+    if command.transaction is not None and is_anonymous(command):
+        return ErrorCode.NONE  # Before KIP-447 a producer could not say for which member it commits.
     if isinstance(group, ConsumerGroup):
-        return consumer_rules.commit_error(group, command)
+        error = consumer_rules.commit_error(group, command)
+        is_stale = error is ErrorCode.STALE_MEMBER_EPOCH and command.transaction is not None
+        return ErrorCode.ILLEGAL_GENERATION if is_stale else error  # Producers do not know epochs of members.
     if group is None:
         # Nobody manages membership here; a generation can only stem from a group that is gone.
         return ErrorCode.NONE if command.generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if command.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    if command.generation < 0 and command.member_id == NO_MEMBER_ID and command.group_instance_id is None:
+    if is_anonymous(command):
         return ErrorCode.UNKNOWN_MEMBER_ID  # A tool or a simple consumer must not meddle with live members.
     error = group.roster.check(command.member_id, command.group_instance_id)
     if error is not ErrorCode.NONE:
         return error
     if command.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE and command.transaction is None:
         return ErrorCode.REBALANCE_IN_PROGRESS  # The member has no assignment yet that it could commit for.
     return ErrorCode.NONE
+
+
+def is_anonymous(command: CommitOffsets) -> bool:
+    return command.generation < 0 and command.member_id == NO_MEMBER_ID and command.group_instance_id is None
 
 
 def delete_error(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:

@@ -12,6 +12,8 @@ from quorate.groups.commands import (
     DeleteOffsetsResult,
     DescribeGroup,
     DescribeGroupResult,
+    EndTransaction,
+    EndTransactionResult,
     FetchOffsets,
     FetchOffsetsResult,
     ForgetTopics,
@@ -37,7 +39,7 @@ from quorate.groups.consumer.commands import (
 from quorate.kernel.errors import ErrorCode
 
 
-def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: PLR0912 - one flat case for each command
+def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR0912 - one flat case for each command
     match command:
         case JoinGroup():
             return JoinGroupResult(error=error, member_id=command.member_id)
@@ -61,6 +63,8 @@ def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: PLR0912 - on
             return DeleteGroupResult(error=error)
         case ForgetTopics():
             return ForgetTopicsResult(error=error)
+        case EndTransaction():
+            return EndTransactionResult(error=error)
         case ConsumerGroupHeartbeat():
             return ConsumerGroupHeartbeatResult(error=error)
         case DescribeConsumerGroup():

@@ -62,7 +62,8 @@ def _expired_records(
 ) -> tuple[CoordinatorRecord, ...]:
     offsets = book.state.offsets_of(group_id)
     expired = set(expired_offsets(book.group(group_id), offsets, config, now_ms))
-    expired -= book.in_flight.offsets_of(group_id)  # A fresh commit is on its way: the offset is in use.
+    # A fresh commit is on its way, or in an open transaction: the offset is in use.
+    expired -= book.in_flight.offsets_of(group_id) | book.state.pending.of_group(group_id)
     records: tuple[CoordinatorRecord, ...] = tombstones(group_id, sorted(expired))
     nothing_left = not book.known_offsets(group_id) - expired
     is_stored = book.state.stored_group(group_id) is not None or group_id in book.consumer

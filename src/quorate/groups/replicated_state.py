@@ -1,6 +1,6 @@
 """What the log of one ``__consumer_offsets`` partition says: stored groups and committed offsets. Pure.
 
-``replay`` is the only thing that changes it, on a leader (once the record is committed) and while loading alike.
+``replay`` and ``end_transaction`` alone change it, on a leader (once the record is committed) and while loading alike.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,8 @@ from quorate.groups.records import (
     StoredGroup,
     TopicPartition,
 )
-from quorate.kernel.ids import GroupId
+from quorate.groups.transactional_offsets import PendingOffsets
+from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId
 
 _NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
 
@@ -25,14 +26,25 @@ class ReplicatedState:
         self._groups: dict[GroupId, StoredGroup] = {}
         self._consumer_groups: dict[GroupId, ConsumerGroup] = {}
         self._offsets: dict[GroupId, dict[TopicPartition, CommittedOffset]] = {}
+        self.pending = PendingOffsets()
 
-    def replay(self, record: CoordinatorRecord) -> None:
+    def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """``producer_id`` names the transaction that the record was written in."""
         if isinstance(record, OffsetRecord):
-            self._replay_offset(record)
+            if producer_id == NO_PRODUCER_ID:
+                self.pending.committed_outside(record)
+                self._replay_offset(record)
+            else:
+                self.pending.add(producer_id, record)
         elif isinstance(record, GroupRecord):
             self._replay_group(record)
         else:
             self._replay_consumer_group(record)
+
+    def end_transaction(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        for record in self.pending.end(producer_id):
+            if is_commit:
+                self._replay_offset(record)
 
     def _replay_offset(self, record: OffsetRecord) -> None:
         group_id = record.key.group_id
@@ -75,4 +87,4 @@ class ReplicatedState:
         return self._offsets.get(group_id, _NO_OFFSETS)
 
     def group_ids(self) -> set[GroupId]:
-        return self._groups.keys() | self._offsets.keys() | self._consumer_groups.keys()
+        return self._groups.keys() | self._offsets.keys() | self._consumer_groups.keys() | self.pending.group_ids()

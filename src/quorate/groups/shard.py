@@ -17,6 +17,7 @@ from quorate.groups.commands import (
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
+    EndTransaction,
     FetchOffsets,
     ForgetTopics,
     Heartbeat,
@@ -61,7 +62,7 @@ from quorate.groups.group_state import GroupState
 from quorate.groups.records import CoordinatorRecord, GroupRecord, OffsetRecord, StoredGroup
 from quorate.groups.refusal import coordinator_error, refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId
+from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId
 
 
 class GroupCoordinatorShard:
@@ -73,9 +74,16 @@ class GroupCoordinatorShard:
         self._consumer_groups = ConsumerGroups(self._book, config, new_uuid)
         self._classic_requests = ClassicRequests(self._consumer_groups)
 
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does."""
-        self._book.state.replay(record)
+    def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does.
+
+        ``producer_id`` names the transaction that the record was written in.
+        """
+        self._book.state.replay(record, producer_id)
+
+    def replay_end(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Apply the marker that ended a transaction; as ``replay``."""
+        self._book.state.end_transaction(producer_id, is_commit=is_commit)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Apply one event; return what the broker must carry out, in order."""
@@ -128,6 +136,8 @@ class GroupCoordinatorShard:
                 return removal.delete_group(book, token, command)
             case ForgetTopics():
                 return removal.forget_topics(book, token, command)
+            case EndTransaction():
+                return offset_commands.end_transaction(token, command)
             case ConsumerGroupHeartbeat():
                 return self._consumer_groups.heartbeat(token, command, now_ms)
             case DescribeConsumerGroup():
@@ -188,8 +198,11 @@ class GroupCoordinatorShard:
 
     def _append_committed(self, append: AppendRecords, now_ms: int) -> list[Effect]:
         self._book.in_flight.remove(append)
+        if append.end is not None:
+            self.replay_end(append.end.producer_id, is_commit=append.end.marker.is_commit)
+        producer_id = NO_PRODUCER_ID if append.transaction is None else append.transaction.producer_id
         for record in append.records:
-            self.replay(record)
+            self.replay(record, producer_id)
             if isinstance(record, GroupRecord) and record.value is None:
                 self._book.drop_if_gone(record.key.group_id)
         waiting = self._book.in_flight.take_waiting(append)

@@ -46,6 +46,7 @@ from quorate.broker.handlers import (
     produce,
     remove_raft_voter,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     write_txn_markers,
 )
@@ -95,6 +96,7 @@ _MODULES = (
     produce,
     remove_raft_voter,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     write_txn_markers,
 )

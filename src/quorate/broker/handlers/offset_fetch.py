@@ -1,6 +1,6 @@
 """OffsetFetch, versions 1 to 10: how far groups have read; one group a request, or (from 8 on) many.
 
-Gap: there are no transactions yet, so every committed offset is stable.
+With ``require_stable`` an offset that an open transaction may still change is answered with UNSTABLE_OFFSET_COMMIT.
 """
 
 import asyncio
@@ -50,26 +50,37 @@ def handle(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
 
 
 async def _fetch_many(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    groups = await asyncio.gather(*(_fetch_group(node, context, group) for group in request.groups))
+    groups = await asyncio.gather(
+        *(_fetch_group(node, context, group, require_stable=request.require_stable) for group in request.groups)
+    )
     return OffsetFetchResponse(groups=groups)
 
 
-async def _fetch_group(node: Node, context: RequestContext, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+async def _fetch_group(
+    node: Node, context: RequestContext, group: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
     image = node.metadata.image
     topics = group.topics
     if topics is not None and context.api_version >= _TOPIC_IDS_FROM:
         topics = [_with_name(image, topic) for topic in topics]
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
-    result = await _ask(node, group.group_id, wanted, group.member_id, group.member_epoch)
+    result = await _ask(
+        node,
+        group.group_id,
+        wanted,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        require_stable=require_stable,
+    )
     if topics is None:
         topics = [
             OffsetFetchRequestTopics(name=name, topic_id=_topic_id(image, name), partition_indexes=indexes)
-            for name, indexes in _by_topic(result.offsets)
+            for name, indexes in _by_topic(result)
         ]
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         error_code=result.error,
-        topics=[_topic(topic, result.offsets) for topic in topics] if result.error is ErrorCode.NONE else [],
+        topics=[_topic(topic, result) for topic in topics] if result.error is ErrorCode.NONE else [],
     )
 
 
@@ -84,9 +95,8 @@ def _topic_id(image: MetadataImage, name: str) -> TopicId:
     return NO_TOPIC_ID if topic is None else topic.topic_id
 
 
-def _topic(topic: OffsetFetchRequestTopics, offsets: Offsets) -> OffsetFetchResponseTopics:
-    error = ErrorCode.NONE if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
-    found = [(index, _offset(offsets, topic.name, index)) for index in topic.partition_indexes]
+def _topic(topic: OffsetFetchRequestTopics, result: FetchOffsetsResult) -> OffsetFetchResponseTopics:
+    found = [(index, _offset(result.offsets, topic.name, index)) for index in topic.partition_indexes]
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -96,7 +106,7 @@ def _topic(topic: OffsetFetchRequestTopics, offsets: Offsets) -> OffsetFetchResp
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
                 metadata=committed.metadata,
-                error_code=error,
+                error_code=_error(result, topic.name, index) if topic.name else ErrorCode.UNKNOWN_TOPIC_ID,
             )
             for index, committed in found
         ],
@@ -106,14 +116,14 @@ def _topic(topic: OffsetFetchRequestTopics, offsets: Offsets) -> OffsetFetchResp
 async def _fetch_one(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     topics = request.topics
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
-    result = await _ask(node, request.group_id, wanted)
+    result = await _ask(node, request.group_id, wanted, require_stable=request.require_stable)
     has_group_error = context.api_version >= _GROUP_ERROR_FROM
     if result.error is not ErrorCode.NONE and has_group_error:
         return OffsetFetchResponse(error_code=result.error)
     return OffsetFetchResponse(
         topics=[
             _topic_before_many_groups(name, indexes, result)
-            for name, indexes in (_by_topic(result.offsets) if wanted is None else wanted)
+            for name, indexes in (_by_topic(result) if wanted is None else wanted)
         ]
     )
 
@@ -130,7 +140,7 @@ def _topic_before_many_groups(
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
                 metadata=committed.metadata,
-                error_code=result.error,
+                error_code=_error(result, name, index),
             )
             for index, committed in found
         ],
@@ -141,8 +151,10 @@ async def _ask(
     node: Node,
     group_id: str,
     wanted: Sequence[tuple[str, Sequence[int]]] | None,
+    *,
     member_id: str | None = None,
     member_epoch: int = NO_GENERATION,
+    require_stable: bool,
 ) -> FetchOffsetsResult:
     keys = None
     if wanted is not None:
@@ -154,19 +166,25 @@ async def _ask(
         topic_partitions=keys,
         member_id=None if member_id is None else MemberId(member_id),
         member_epoch=member_epoch,
+        require_stable=require_stable,
     )
     return await node.groups.ask(command.group_id, command, FetchOffsetsResult)
 
 
-def _by_topic(offsets: Offsets) -> list[tuple[str, list[int]]]:
+def _by_topic(result: FetchOffsetsResult) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(offsets):
+    for topic, partition in sorted(result.offsets.keys() | result.unstable):
         topics.setdefault(topic, []).append(partition)
     return list(topics.items())
 
 
 def _offset(offsets: Offsets, name: str, index: int) -> CommittedOffset:
     return offsets.get(TopicPartition(TopicName(name), PartitionIndex(index)), _NOTHING)
+
+
+def _error(result: FetchOffsetsResult, name: str, index: int) -> ErrorCode:
+    is_unstable = TopicPartition(TopicName(name), PartitionIndex(index)) in result.unstable
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else result.error
 
 
 API = Api(request=OffsetFetchRequest, min_version=1, max_version=10, handle=handle)

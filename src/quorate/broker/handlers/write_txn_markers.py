@@ -12,6 +12,7 @@ from quorate.broker.node import Node
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
+from quorate.metadata.topic_names import CONSUMER_OFFSETS
 from quorate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -23,6 +24,9 @@ from quorate.protocol.messages.write_txn_markers import (
 from quorate.records.control import EndTransactionMarker, TransactionEnd
 
 _TIMEOUT_MS = 30_000
+_OF_COORDINATORS = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
@@ -37,7 +41,8 @@ async def _write_all(node: Node, request: WriteTxnMarkersRequest) -> WriteTxnMar
 async def _write(node: Node, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     end = _end(marker)
     partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-    codes = await _append(node, end, partitions)
+    codes, group_codes = await asyncio.gather(_append(node, end, partitions), _end_in_groups(node, end, partitions))
+    codes |= group_codes
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=[
@@ -69,6 +74,8 @@ async def _append(
     uncommitted: list[UncommittedWrite] = []
     now_ms = node.clock.now_ms()
     for position, (topic, index) in enumerate(partitions):
+        if topic == CONSUMER_OFFSETS:
+            continue
         try:
             partition = node.partitions.led(TopicName(topic), PartitionIndex(index))
             if partition.settings.is_being_restored:
@@ -81,6 +88,18 @@ async def _append(
     if uncommitted:
         failures = await PendingProduce(node.loop, _TIMEOUT_MS, uncommitted).future
         codes |= {partitions[position]: failure.code for position, failure in failures.items()}
+    return codes
+
+
+async def _end_in_groups(
+    node: Node, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], ErrorCode]:
+    codes = {}
+    for topic, index in partitions:
+        if topic == CONSUMER_OFFSETS:
+            code = await node.groups.end_transaction(PartitionIndex(index), end)
+            # The sender knows the errors of partitions only; after this one it looks for the leader and tries again.
+            codes[topic, index] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _OF_COORDINATORS else code
     return codes
 
 

@@ -1,0 +1,143 @@
+"""TxnOffsetCommit, versions 0 to 5: how far a group has read, as part of a producer's transaction.
+
+The offsets stay pending until the transaction ends. Its coordinator is asked first, as for records; from version 5 on
+that adds the group's partition to the transaction (KIP-890), so that AddOffsetsToTxn is not needed.
+"""
+
+from collections.abc import Callable
+
+from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.first_writes import Permit
+from quorate.broker.node import Node
+from quorate.broker.partition import Partition
+from quorate.broker.transaction_verification import adds_for_offset_commit, refusal_of_offset_commit
+from quorate.groups.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
+from quorate.groups.records import TopicPartition
+from quorate.groups.refusal import coordinator_error
+from quorate.groups.transactional_offsets import TransactionalProducer
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import (
+    GroupId,
+    LeaderEpoch,
+    MemberId,
+    Offset,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TransactionalId,
+)
+from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from quorate.transactions.transaction import TopicPartition as TransactionPartition
+
+_NO_SEQUENCE = -1
+
+
+def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
+    return _commit(node, context, request)
+
+
+async def _commit(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    command = _command(node, request)
+    try:
+        await _require_verified(node, context.api_version, request)
+    except KafkaError as error:
+        code = error.code
+        return _response(request, lambda _: code)
+    # Nothing may come between the verification and the append: this runs up to it in the same loop turn.
+    result = await node.groups.ask(command.group_id, command, CommitOffsetsResult)
+    return _response(request, lambda key: result.errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+async def _require_verified(node: Node, api_version: int, request: TxnOffsetCommitRequest) -> None:
+    """Return when the transaction is open in the group's partition, or may be opened there."""
+    adds = adds_for_offset_commit(api_version)
+    if not adds and not node.broker_config("transaction.partition.verification.enable"):
+        return
+    partition = _group_partition(node, GroupId(request.group_id))
+    producer_id, epoch = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+    if partition.log.producers.has_open_transaction(producer_id, epoch):
+        return
+    permit = partition.first_writes.begin(producer_id, epoch, _NO_SEQUENCE)
+    asked = TransactionPartition(CONSUMER_OFFSETS, partition.identity.partition)
+    codes = await node.transaction_verifier.verify(
+        TransactionalId(request.transactional_id), producer_id, epoch, [asked], adds=adds
+    )
+    code = refusal_of_offset_commit(codes[asked], api_version)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
+    _use(partition, producer_id, epoch, permit)
+
+
+def _use(partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch, permit: Permit) -> None:
+    if not partition.log.producers.has_open_transaction(producer_id, epoch):
+        partition.first_writes.require(producer_id, _NO_SEQUENCE, permit)
+
+
+def _group_partition(node: Node, group_id: GroupId) -> Partition:
+    index = node.groups.partition_for(group_id)
+    if index is None:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    try:
+        return node.partitions.led(CONSUMER_OFFSETS, index)
+    except KafkaError as error:
+        raise KafkaError(coordinator_error(error.code)) from error
+
+
+def _command(node: Node, request: TxnOffsetCommitRequest) -> CommitOffsets:
+    image = node.metadata.image
+    return CommitOffsets(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        offsets=tuple(
+            _offset(TopicName(topic.name), partition)
+            for topic in request.topics
+            for partition in topic.partitions
+            if image.partition(TopicName(topic.name), PartitionIndex(partition.partition_index)) is not None
+        ),
+        retention_time_ms=None,
+        transaction=TransactionalProducer(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
+    )
+
+
+def _offset(name: TopicName, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic_partition=TopicPartition(name, PartitionIndex(partition.partition_index)),
+        offset=Offset(partition.committed_offset),
+        leader_epoch=LeaderEpoch(partition.committed_leader_epoch),
+        metadata=partition.committed_metadata or "",
+    )
+
+
+def _response(
+    request: TxnOffsetCommitRequest, error_of: Callable[[TopicPartition], ErrorCode]
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=error_of(
+                            TopicPartition(TopicName(topic.name), PartitionIndex(partition.partition_index))
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(request=TxnOffsetCommitRequest, min_version=0, max_version=5, handle=handle)
