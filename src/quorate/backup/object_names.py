@@ -38,6 +38,10 @@ def segment_name(
     return f"{partition_folder(topic, topic_id, partition)}{base_offset:020d}-{attempt}.qseg"
 
 
+def is_segment_name(name: str) -> bool:
+    return name.startswith(TOPICS)
+
+
 def partition_folder(topic: TopicName, topic_id: TopicId, partition: PartitionIndex) -> str:
     if not is_safe_segment(topic):
         raise BackupError(f"topic name {topic!r} cannot be used in an object's name")

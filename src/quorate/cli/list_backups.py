@@ -13,7 +13,9 @@ from quorate.cli.text_table import print_table
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
+    from quorate.backup.holds import Hold
     from quorate.backup.manifest import Manifest, TopicEntry
+    from quorate.backup.manifest_catalog import ManifestCatalog
     from quorate.backup.storage_url import StorageLocation
 
 
@@ -30,7 +32,7 @@ def list_backups(
     if backup_id is None:
         _list_all(root, output_format)
     else:
-        _show_one(_latest(root, backup_id), output_format)
+        _show_one(root, _latest(root, backup_id), output_format)
 
 
 def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
@@ -43,7 +45,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
     unreadable: list[str] = []
     for backup_id in list_backup_ids(opened):
         try:
-            rows.append(_summary(_latest(root, backup_id)))
+            rows.append(_summary(_latest(root, backup_id)) | {"held": len(_holds(root, backup_id))})
         except QuorateError as error:
             unreadable.append(str(error))
             rows.append({"backup_id": backup_id, "state": "unreadable"})
@@ -51,7 +53,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
         print(msgspec.json.encode(rows).decode())
     else:
         print_table(
-            ["backup", "time", "manifest", "topics", "partitions", "records", "stored", "state"],
+            ["backup", "time", "manifest", "topics", "partitions", "records", "stored", "held", "state"],
             [
                 [
                     row["backup_id"],
@@ -61,6 +63,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
                     row.get("partitions", "-"),
                     f"{row['records']:,}" if "records" in row else "-",
                     format_bytes(row["bytes"]) if "bytes" in row else "-",
+                    row.get("held") or "-",
                     row["state"],
                 ]
                 for row in rows
@@ -73,13 +76,18 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
         raise typer.Exit(1)
 
 
-def _show_one(manifest: "Manifest", output_format: OutputFormat) -> None:
+def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: OutputFormat) -> None:
     topics = [_topic(topic) for topic in manifest.topics]
+    holds = [
+        {"manifest": number, "since": _time(each.since_ms), "reason": each.reason}
+        for number, each in _holds(root, manifest.backup_id).items()
+    ]
+    manifests = _catalog(root, manifest.backup_id).numbers()
     if output_format is OutputFormat.JSON:
         failures = msgspec.to_builtins(manifest.failures)
         groups = [{"group": group.group, "offsets": len(group.offsets)} for group in manifest.groups]
-        whole = _summary(manifest) | {"topics": topics, "groups": groups, "failures": failures}
-        print(msgspec.json.encode(whole).decode())
+        whole = {"topics": topics, "groups": groups, "failures": failures, "manifests": manifests, "holds": holds}
+        print(msgspec.json.encode(_summary(manifest) | whole).decode())
         return
     summary = _summary(manifest)
     print(
@@ -108,18 +116,32 @@ def _show_one(manifest: "Manifest", output_format: OutputFormat) -> None:
     for failure in manifest.failures:
         where = failure.topic or failure.group or "cluster"
         print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
+    for hold in holds:
+        print(f"held: manifest {hold['manifest']} since {hold['since']} {hold['reason']}".rstrip())
+    print(f"manifests: {_ranges(manifests)}")
     if manifest.groups:
         print(f"{len(manifest.groups)} consumer groups with their offsets")
     print(f"{len(topics)} topics, {len(manifest.failures)} failures")
 
 
-def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
+def _catalog(root: "StorageLocation", backup_id: str) -> "ManifestCatalog":
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifest_catalog import ManifestCatalog
     from quorate.backup.storage import open_storage
 
     check_backup_id(backup_id)
-    manifest = ManifestCatalog(open_storage(root.below(backup_id)), backup_id).latest()
+    return ManifestCatalog(open_storage(root.below(backup_id)), backup_id)
+
+
+def _holds(root: "StorageLocation", backup_id: str) -> "dict[int, Hold]":
+    from quorate.backup.holds import HoldLedger, holds_location
+    from quorate.backup.storage import open_storage
+
+    return HoldLedger(open_storage(holds_location(root, backup_id)), backup_id).holds()
+
+
+def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
+    manifest = _catalog(root, backup_id).latest()
     if manifest is None:
         raise QuorateError(f"there is no backup {backup_id} in {root.url}")
     return manifest
@@ -182,3 +204,14 @@ def _topic(topic: "TopicEntry") -> dict[str, Any]:
 
 def _time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _ranges(numbers: list[int]) -> str:
+    """1-4, 7: those in a row together."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

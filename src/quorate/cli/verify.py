@@ -35,12 +35,13 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.storage import open_storage
     from quorate.backup.storage_url import StorageLocation
     from quorate.pipeline.backup_inventory import take_inventory
-    from quorate.pipeline.verification import verify_quickly
+    from quorate.pipeline.verification import verify_quickly, without_pruned
 
     check_backup_id(backup_id)
     location = StorageLocation(storage, endpoint).below(backup_id)
     opened = open_storage(location)
-    inventory = take_inventory(ManifestCatalog(opened, backup_id), newest_only=newest_only)
+    catalog = ManifestCatalog(opened, backup_id)
+    inventory = take_inventory(catalog, newest_only=newest_only)
     if inventory is None:
         raise QuorateError(f"there is no backup {backup_id} in {storage}")
     with (
@@ -52,6 +53,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
         else:
             _begin(display, inventory, [entry.size_bytes for entry in inventory.segments])
             report = verify_quickly(opened, inventory, display)
+        report = without_pruned(report, catalog)
     _show(report, output_format)
     if report.damages:
         raise typer.Exit(1)

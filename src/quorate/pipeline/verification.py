@@ -11,6 +11,8 @@ import msgspec
 
 from quorate.backup.errors import BackupError, DamagedSegment, StorageError
 from quorate.backup.manifest import SegmentEntry
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.object_names import is_segment_name
 from quorate.backup.segment_verification import verify_deeply, verify_hash
 from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
@@ -65,6 +67,18 @@ def verify_on_spark(
     rows = spark.run(DeepCheck(location), tasks, watcher) if tasks else []
     damages = [damage for row in rows for damage in msgspec.msgpack.decode(row, type=list[Damage])]
     return _report(inventory, damages, deep=True)
+
+
+def without_pruned(report: VerificationReport, catalog: ManifestCatalog) -> VerificationReport:
+    """The report without objects that no manifest names any more: a prune took them while they were verified."""
+    if not any(is_segment_name(damage.name) for damage in report.damages):
+        return report
+    try:
+        named = {name for manifest in catalog.history() for name in manifest.object_names()}
+    except BackupError:
+        return report  # What a manifest that cannot be read names is not known.
+    damages = [each for each in report.damages if each.name in named or not is_segment_name(each.name)]
+    return msgspec.structs.replace(report, damages=damages)
 
 
 def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
