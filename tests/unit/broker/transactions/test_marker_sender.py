@@ -30,6 +30,7 @@ from quorate.transactions.effects import Markers
 from quorate.transactions.transaction import TopicPartition
 from quorate.transport.peer_errors import PeerTimeout, PeerUnreachable
 from tests.simulation.world.world import World
+from tests.unit.broker.quorum.driven_node import until
 
 P0, P1, P2 = (TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(3))
 MARKERS = Markers(
@@ -94,7 +95,7 @@ class Cluster:
             failure = self.failures[node_id].pop(0)
             if failure is not None:
                 raise failure
-            await asyncio.sleep(timeout_ms / 1000)
+            await until(asyncio.get_running_loop().time() + timeout_ms / 1000)
             raise PeerTimeout("no answer in time")
         return WriteTxnMarkersResponse(
             markers=[

@@ -21,6 +21,7 @@ from quorate.protocol.messages.add_partitions_to_txn import (
 from quorate.transactions.transaction import TopicPartition
 from quorate.transport.peer_errors import PeerTimeout, PeerUnreachable
 from tests.simulation.world.world import World
+from tests.unit.broker.quorum.driven_node import until
 
 Errors = dict[TopicPartition, ErrorCode]
 P0, P1 = (TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
@@ -51,7 +52,7 @@ class Coordinators:
         del response_type, timeout_ms
         assert version == 5
         self.requests.append((node_id, tuple(request.transactions)))
-        await asyncio.sleep(0.001)
+        await until(asyncio.get_running_loop().time() + 0.001)
         if self.failure is not None:
             raise self.failure
         error = self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
