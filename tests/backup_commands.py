@@ -72,7 +72,7 @@ class Backups:
         return manifest
 
     def catalog(self) -> ManifestCatalog:
-        return ManifestCatalog(open_storage(self._location), BACKUP_ID)
+        return ManifestCatalog(open_storage(self.location), BACKUP_ID)
 
     def records(self, topic: str, partition: int) -> list[RecordValue]:
         """What the backup holds of a partition, control batches apart."""
@@ -91,7 +91,7 @@ class Backups:
         return sorted((self.folder / "storage" / BACKUP_ID / "topics").rglob("*.qseg"))
 
     def _batches(self, topic: str, partition: int) -> list[tuple[memoryview, bool]]:
-        storage = open_storage(self._location)
+        storage = open_storage(self.location)
         entry = self.manifest().latest(topic)
         assert entry is not None, f"topic {topic} is not in the backup"
         found: list[tuple[memoryview, bool]] = []
@@ -104,7 +104,7 @@ class Backups:
         return found
 
     @property
-    def _location(self) -> StorageLocation:
+    def location(self) -> StorageLocation:
         return StorageLocation(self.url).below(BACKUP_ID)
 
 

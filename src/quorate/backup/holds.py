@@ -104,8 +104,9 @@ class HoldLedger:
 
     def forget(self, number: int) -> None:
         """The manifest is gone. The last decision goes last, so that it counts until then."""
-        for _, version in sorted(self._entries(_folder(number))):
-            self._storage.delete(_name(number, version))
+        names = [each.name for each in self._storage.objects(_folder(number))]
+        for name in sorted(names, key=lambda name: (_ENTRY.fullmatch(name) is not None, name)):
+            self._storage.delete(name)  # First what a process that was killed left half written.
 
     def _require(self, catalog: ManifestCatalog, number: int) -> None:
         if number not in catalog.numbers():
