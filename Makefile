@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 jvm: ## find or install a JVM and Maven for the tests that use Apache Kafka
 	@scripts/jvm
 
-demo: setup jvm ## a node, a stock client, a backup on Spark, its verification
+demo: setup jvm ## two clusters, a stock client, a leader killed during a backup on Spark, the restore
 	@$(BIN)/quorate demo
 
 test: setup jvm check ## everything that must hold: checks, unit, simulation, integration, compatibility

@@ -1,29 +1,25 @@
-"""``quorate demo``: a cluster, a stock Kafka client, a backup on Spark, and what happened."""
+"""``quorate demo``: a cluster, a stock Kafka client, a backup on Spark whose source loses a node, and the restore."""
 
-import json
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from quorate.cli.local_cluster import LocalCluster, NodePorts
 from quorate.kernel.errors import QuorateError
 
 _NODES = 3
 _TOPIC = "orders"
+_GROUP = "demo"
 _PARTITIONS = 3
-_RECORDS = 10_000
+_RECORDS = 60_000
 
 
 def demo() -> None:
-    """Start a cluster in a temporary folder, fill it with a stock client, back it up on Spark, verify the backup."""
+    """Fill a cluster with a stock client, kill a leader while it is backed up on Spark, restore into another one."""
     try:
-        import confluent_kafka
+        import confluent_kafka  # noqa: F401 - before anything is started
     except ImportError:
         raise QuorateError("the demo needs a Kafka client: pip install confluent-kafka") from None
     from rich.console import Console
@@ -33,93 +29,69 @@ def demo() -> None:
     table = Table(
         "step", "what happened", "took", title="Quorate, a stock Kafka client and Spark", title_justify="left"
     )
-    with tempfile.TemporaryDirectory(prefix="quorate-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="quorate-demo-") as name:
+        folder = Path(name)
         started = time.monotonic()
-        with LocalCluster(Path(folder), [NodePorts(_free_port(), _free_port()) for _ in range(_NODES)]) as cluster:
-            table.add_row("start", f"{_NODES} nodes at {cluster.bootstrap_servers}", _since(started))
-            console.print(
-                f"{_NODES} nodes are up at {cluster.bootstrap_servers}; "
-                f"librdkafka {confluent_kafka.libversion()[0]} talks to them."
-            )
-            for step, what, took in chain(
-                _use(cluster.bootstrap_servers), _back_up(cluster.bootstrap_servers, Path(folder))
-            ):
+        with _cluster(folder / "source") as source, _cluster(folder / "target") as target:
+            for step, what in _steps(source, target, folder):
+                took = f"{time.monotonic() - started:.2f} s"
                 console.print(f"{step}: {what} ({took})")
                 table.add_row(step, what, took)
+                started = time.monotonic()
         table.add_row("stop", "the nodes stopped in good order", "")
     console.print(table)
 
 
-def _use(bootstrap_servers: str) -> Iterator[tuple[str, str, str]]:
-    from confluent_kafka import Consumer, Producer
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+def _steps(source: LocalCluster, target: LocalCluster, folder: Path) -> Iterator[tuple[str, str]]:
+    # Only now: the client starts threads, and the nodes were forked from a process without any.
+    from confluent_kafka import libversion
 
-    started = time.monotonic()
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(_TOPIC, num_partitions=_PARTITIONS)])[_TOPIC].result()
-    yield "create", f"topic {_TOPIC} with {_PARTITIONS} partitions", _since(started)
+    from quorate.cli.demo_backup import DemoBackup
+    from quorate.cli.demo_clients import StockProducer, committed_offsets, consume_as_group, create_topic, digest_of
 
-    started = time.monotonic()
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "compression.type": "lz4"})
-    offsets: dict[int, int] = {}
+    yield "start", f"two clusters of {_NODES} nodes; librdkafka {libversion()[0]} talks to {source.bootstrap_servers}"
 
-    def acknowledged(error: Any, message: Any) -> None:
-        if error is not None:
-            raise QuorateError(f"a record was not acknowledged: {error}")
-        offsets[message.partition()] = max(offsets.get(message.partition(), -1), message.offset())
+    create_topic(source.bootstrap_servers, _TOPIC, _PARTITIONS)
+    yield "create", f"topic {_TOPIC}, {_PARTITIONS} partitions, {_NODES} replicas"
 
-    for number in range(_RECORDS):
-        producer.produce(_TOPIC, key=f"customer-{number % 97}", value=f"order {number}", on_delivery=acknowledged)
-        producer.poll(0)
-    producer.flush()
-    ends = ", ".join(f"{partition}: {offset + 1}" for partition, offset in sorted(offsets.items()))
-    yield "produce", f"{_RECORDS:,} records, idempotent, acks=all, lz4; ends {ends}", _since(started)
+    producer = StockProducer(source.bootstrap_servers)
+    producer.fill(_TOPIC, _RECORDS)
+    ends = dict(sorted(producer.ends.items()))
+    yield "produce", f"{_RECORDS:,} records, idempotent, acks=all; ends {_listed(ends)}"
 
-    started = time.monotonic()
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "demo", "auto.offset.reset": "earliest"})
-    consumer.subscribe([_TOPIC])
-    values: set[bytes | None] = set()
-    deadline = time.monotonic() + 60
-    while len(values) < _RECORDS:
-        if time.monotonic() > deadline:
-            raise QuorateError(f"only {len(values)} of {_RECORDS} records came back")
-        values.update(message.value() for message in consumer.consume(1000, timeout=1) if message.error() is None)
-    consumer.commit(asynchronous=False)
-    consumer.close()
-    yield "consume", f"{len(values):,} distinct records by group demo, offsets committed", _since(started)
+    consumed = consume_as_group(source.bootstrap_servers, _GROUP, _TOPIC, _RECORDS)
+    yield "consume", f"{consumed:,} distinct records by group {_GROUP}, offsets committed"
 
+    commands = DemoBackup(source, target, _TOPIC, folder)
+    commands.start_backup()
+    yield "kill", commands.kill_leader(producer)
+    backup = commands.finish_backup()
+    copied = f"{backup['record_count']:,} records, {backup['batch_bytes']:,} bytes of raw batches"
+    followed = f"leaders followed {backup['leaders_followed']} times"
+    yield "backup", f"{copied}, {len(backup['gaps'])} gaps, {followed}, on Spark"
+    yield "verify", commands.verify()
 
-def _back_up(bootstrap_servers: str, folder: Path) -> Iterator[tuple[str, str, str]]:
-    storage = f"file://{folder}/backups"
-    config = folder / "backup.yaml"
-    config.write_text(
-        f"backup_id: demo\n"
-        f"source: {{bootstrap_servers: {json.dumps(bootstrap_servers.split(','))}, topics: {{include: [{_TOPIC}]}}}}\n"
-        f"storage: {{url: {json.dumps(storage)}}}\n"
-    )
-    started = time.monotonic()
-    report = json.loads(_quorate("backup", "--config", str(config), "--format", "json"))
-    copied = f"{report['record_count']:,} records, {report['batch_bytes']:,} bytes of raw batches"
-    yield "backup", f"{copied}, {len(report['gaps'])} gaps, on Spark", _since(started)
+    restored = commands.restore()
+    yield "restore", f"{restored['record_count']:,} records into the second cluster, on Spark"
 
-    started = time.monotonic()
-    closing = _quorate("verify", "--storage", storage, "--backup-id", "demo", "--deep").strip().splitlines()[-1]
-    yield "verify", closing, _since(started)
+    if digest_of(source.bootstrap_servers, _TOPIC, ends) != (
+        digest := digest_of(target.bootstrap_servers, _TOPIC, ends)
+    ):
+        raise QuorateError("what was restored differs from what was written")
+    if committed_offsets(target.bootstrap_servers, _GROUP, _TOPIC, _PARTITIONS) != ends:
+        raise QuorateError(f"the group {_GROUP} does not stand where it stood")
+    yield "compare", f"every record, and group {_GROUP}, as at the source: SHA-256 {digest[:16]}…"
 
 
-def _quorate(*arguments: str) -> str:
-    """Run a command as a user would; its output, or the sentence in which it says what is wrong."""
-    done = subprocess.run([sys.executable, "-m", "quorate", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise QuorateError(f"quorate {arguments[0]} failed: {done.stderr.strip().splitlines()[-1]}")
-    return done.stdout
+def _cluster(folder: Path) -> LocalCluster:
+    return LocalCluster(folder, [NodePorts(_free_port(), _free_port()) for _ in range(_NODES)])
+
+
+def _listed(ends: dict[int, int]) -> str:
+    return ", ".join(f"{partition}: {end}" for partition, end in ends.items())
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _since(started: float) -> str:
-    return f"{time.monotonic() - started:.2f} s"
