@@ -1,0 +1,218 @@
+"""Transactions of the Python clients, and Apache Kafka's tool for them."""
+
+import asyncio
+import gc
+import re
+from collections.abc import Sequence
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ProducerFenced
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from tests.compat.clients.client import DEADLINE_S
+from tests.compat.clients.confluent import ConfluentClient
+from tests.peers.kafka_tools import ToolShell
+
+
+def confluent_producer(bootstrap: str, transactional_id: str) -> Producer:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0})
+    producer.init_transactions(DEADLINE_S)
+    return producer
+
+
+def write(producer: Producer, topic: str, values: Sequence[str], *, commits: bool = True) -> None:
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.flush(DEADLINE_S)
+    if commits:
+        producer.commit_transaction(DEADLINE_S)
+    else:
+        producer.abort_transaction(DEADLINE_S)
+
+
+def committed_values(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[str]:
+    """Everything up to the end of partition 0, as far as this isolation level sees."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([ConfluentPartition(topic, 0, 0)])
+    values: list[str] = []
+    try:
+        while True:
+            message: Message | None = consumer.poll(DEADLINE_S)
+            assert message is not None, "the end of the partition never came"
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                return values
+            value = message.value()
+            assert value is not None
+            values.append(value.decode())
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def made_topic(bootstrap: str, topic: str) -> str:
+    ConfluentClient(bootstrap).create_topic(topic)
+    return topic
+
+
+def test_confluent_committed_records_are_read_and_aborted_ones_are_not(bootstrap: str, made_topic: str) -> None:
+    producer = confluent_producer(bootstrap, made_topic)
+
+    write(producer, made_topic, ["a", "b"])
+    write(producer, made_topic, ["aborted"], commits=False)
+    write(producer, made_topic, ["c"])
+
+    assert committed_values(bootstrap, made_topic) == ["a", "b", "c"]
+    everything = committed_values(bootstrap, made_topic, isolation="read_uncommitted")
+    assert everything == ["a", "b", "aborted", "c"]
+
+
+def test_confluent_second_instance_aborts_and_fences_the_first(bootstrap: str, made_topic: str) -> None:
+    first = confluent_producer(bootstrap, made_topic)
+    first.begin_transaction()
+    first.produce(made_topic, "first")
+    first.flush(DEADLINE_S)
+
+    second = confluent_producer(bootstrap, made_topic)
+    write(second, made_topic, ["second"])
+
+    with pytest.raises(KafkaException) as refused:
+        first.commit_transaction(DEADLINE_S)
+    assert refused.value.args[0].fatal()
+    assert committed_values(bootstrap, made_topic) == ["second"]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_confluent_offsets_are_part_of_the_transaction(
+    bootstrap: str, made_topic: str, group: str, commits: bool
+) -> None:
+    write(confluent_producer(bootstrap, f"{made_topic}-source"), made_topic, ["a", "b"])
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([made_topic])
+    try:
+        assert len(consumer.consume(2, DEADLINE_S)) == 2
+        producer = confluent_producer(bootstrap, made_topic)
+        producer.begin_transaction()
+        producer.produce(f"{made_topic}-copies", "A")
+        offsets = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DEADLINE_S)
+        if commits:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+
+        (committed,) = consumer.committed([ConfluentPartition(made_topic, 0)], DEADLINE_S)
+    finally:
+        consumer.close()
+
+    assert committed.offset == (2 if commits else -1001)
+    copies = committed_values(bootstrap, f"{made_topic}-copies")
+    assert copies == (["A"] if commits else [])
+
+
+def test_aiokafka_commits_aborts_and_is_fenced(bootstrap: str, made_topic: str, group: str) -> None:
+    asyncio.run(_aiokafka(bootstrap, made_topic, group))
+    # A fenced producer leaves errors that nobody asks for. Python tells of them when it collects them, which in the
+    # middle of an import breaks that import.
+    gc.collect()
+
+
+async def _aiokafka(bootstrap: str, topic: str, group: str) -> None:
+    source = TopicPartition(topic, 0)
+    first = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    await first.start()
+    async with first.transaction():
+        await first.send_and_wait(topic, b"a")
+        await first.send_offsets_to_transaction({source: 1}, group)
+    await first.begin_transaction()
+    await first.send_and_wait(topic, b"aborted")
+    await first.send_offsets_to_transaction({source: 2}, group)
+    await first.abort_transaction()
+    second = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    await second.start()
+    async with second.transaction():
+        await second.send_and_wait(topic, b"b")
+    with pytest.raises(ProducerFenced):
+        async with first.transaction():
+            await first.send_and_wait(topic, b"zombie")
+    await second.stop()
+    await first.stop()
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, isolation_level="read_committed", enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        consumer.assign([source])
+        assert await consumer.committed(source) == 1
+        consumer.seek(source, 0)
+        records = [await asyncio.wait_for(consumer.getone(), DEADLINE_S) for _ in range(2)]
+        assert [record.value for record in records] == [b"a", b"b"]
+    finally:
+        await consumer.stop()
+
+
+@pytest.mark.peer
+def test_kafka_transactions_lists_describes_and_finds(tool_shell: ToolShell, bootstrap: str, made_topic: str) -> None:
+    def run(*arguments: str) -> str:
+        return tool_shell.run("kafka-transactions", "--bootstrap-server", bootstrap, *arguments)
+
+    producer = confluent_producer(bootstrap, made_topic)
+    producer.begin_transaction()
+    producer.produce(made_topic, "open")
+    producer.flush(DEADLINE_S)
+
+    listed = run("list")
+    assert re.search(rf"{made_topic}\s+\d+\s+\d+\s+Ongoing", listed)
+    described = run("describe", "--transactional-id", made_topic)
+    assert re.search(rf"{made_topic}\s.*\sOngoing\s.*\s{made_topic}-0", described)
+    producers = run("describe-producers", "--topic", made_topic, "--partition", "0")
+    assert re.search(r"^\d+\s+\d+\s+-?\d+\s+\d+\s+\d+\s+0", producers.splitlines()[-1])  # Open from offset 0 on.
+    assert made_topic not in run("find-hanging", "--topic", made_topic)
+
+    producer.commit_transaction(DEADLINE_S)
+    assert re.search(rf"{made_topic}\s+\d+\s+\d+\s+CompleteCommit", run("list"))
+
+
+@pytest.mark.peer
+def test_kafka_transactions_aborts_a_hanging_transaction(
+    tool_shell: ToolShell, bootstrap: str, made_topic: str
+) -> None:
+    producer = confluent_producer(bootstrap, made_topic)
+    producer.begin_transaction()
+    producer.produce(made_topic, "open")
+    producer.flush(DEADLINE_S)
+    assert committed_values(bootstrap, made_topic) == []
+
+    where = ("--topic", made_topic, "--partition", "0", "--start-offset", "0")
+    tool_shell.run("kafka-transactions", "--bootstrap-server", bootstrap, "abort", *where)
+
+    write(confluent_producer(bootstrap, f"{made_topic}-other"), made_topic, ["next"])
+    assert committed_values(bootstrap, made_topic) == ["next"]
+
+
+@pytest.mark.peer
+def test_kafka_features_shows_the_transaction_version(tool_shell: ToolShell, bootstrap: str) -> None:
+    described = tool_shell.run("kafka-features", "--bootstrap-server", bootstrap, "describe")
+
+    (line,) = (line for line in described.splitlines() if "transaction.version" in line)
+    assert re.search(r"SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: 2", line)
