@@ -12,7 +12,7 @@ from quorate.backup.planner import Plan
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.backup_run import BackupRuns, client_config
 from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.spark_driver import JobWatcher, OpenedSpark, SparkDriver
 from quorate.pipeline.spark_session import open_spark
 from quorate.pipeline.spark_settings import SparkSettings
 from quorate.pipeline.task_runner import FinishedTask, Work
@@ -20,7 +20,7 @@ from tests.backup_commands import Backups
 
 
 @contextmanager
-def local_spark() -> Iterator[SparkDriver]:
+def local_spark() -> Iterator[OpenedSpark]:
     with open_spark(SparkSettings(master="local[2]"), "tests", lambda line: None) as driver:
         yield driver
 

@@ -81,12 +81,12 @@ def wanted_offsets(
     """From where to where each partition is read."""
     spans: dict[TopicPartition, tuple[Offset, Offset]] = {}
     for each in partitions:
+        _check_named_offsets(each, options)
         start = each.end_offset if options.start_offsets.is_latest else options.start_offsets.of(*each.name)
         end = options.end_offsets.of(*each.name)
-        _check_inside(each, start, end)
         spans[each.name] = (
             each.log_start_offset if start is None else Offset(max(start, each.log_start_offset)),
-            each.end_offset if end is None else Offset(end),
+            each.end_offset if end is None else Offset(min(end, each.end_offset)),
         )
     if options.start_ms == INT64_MIN:
         return spans
@@ -127,13 +127,16 @@ def _readable(topic: TopicMetadata) -> TopicMetadata:
     return topic
 
 
-def _check_inside(partition: LivePartition, start: int | None, end: int | None) -> None:
-    """What is named and not there is a mistake, unlike what is there and not named."""
-    held = f"partition {partition.name} holds {partition.log_start_offset} to {partition.end_offset}"
-    if end is not None and end > partition.end_offset:
-        raise QuorateError(f"option end_offset asks for offsets up to {end}, and {held}")
-    if start is not None and start > partition.end_offset:
-        raise QuorateError(f"option start_offset asks for offset {start}, and {held}")
+def _check_named_offsets(partition: LivePartition, options: SourceOptions) -> None:
+    """One offset for all partitions is a limit; one that is given for a partition by name must be there."""
+    choices = {"start_offset": options.start_offsets, "end_offset": options.end_offsets}
+    for option, choice in choices.items():
+        named = choice.by_topic.get(partition.name.topic, {}).get(partition.name.partition)
+        if named is not None and not partition.log_start_offset <= named <= partition.end_offset:
+            raise QuorateError(
+                f"option {option} names offset {named} of partition {partition.name}, which holds "
+                f"{partition.log_start_offset} to {partition.end_offset}"
+            )
 
 
 def _cut(partition: LivePartition, start: Offset, end: Offset, task_bytes: int) -> list[OffsetRange]:

@@ -90,20 +90,16 @@ def advance(
 ) -> StreamPosition:
     """The end of the next batch. ``begins`` says where partitions go on that do not go on where they were."""
     partitions = list(partitions)
-    backlog = {
-        each.name: max(0, each.end_offset - (begins.get(each.name) or _offset_in(start, each.name) or 0))
-        for each in partitions
-    }
-    shares = _share(backlog, max_offsets)
+    firsts = {each.name: _first_offset(start, each.name, begins) for each in partitions}
+    shares = _share({each.name: max(0, each.end_offset - firsts[each.name]) for each in partitions}, max_offsets)
     position: StreamPosition = {}
     for each in partitions:
         known = _known(start, each.name)
-        begin = begins.get(each.name, Offset(0) if known is None else None)
+        begin = firsts[each.name] if known is None or each.name in begins else None
         if known is not None and begin is None and not shares[each.name]:
             taken = known
         else:
-            first = begin if begin is not None or known is None else known.offset
-            offset = Offset((first or 0) + shares[each.name])
+            offset = Offset(firsts[each.name] + shares[each.name])
             taken = PartitionPosition(offset=offset, leader_epoch=each.end_epoch, begin=begin)
         topic = position.setdefault(each.name.topic, TopicPosition(topic_id=each.topic_id, partitions={}))
         topic.partitions[each.name.partition] = taken
@@ -130,9 +126,10 @@ def _known(position: StreamPosition, name: TopicPartition) -> PartitionPosition 
     return None if topic is None else topic.partitions.get(name.partition)
 
 
-def _offset_in(position: StreamPosition, name: TopicPartition) -> Offset | None:
-    known = _known(position, name)
-    return None if known is None else known.offset
+def _first_offset(start: StreamPosition, name: TopicPartition, begins: Mapping[TopicPartition, Offset]) -> Offset:
+    """A partition that the stream has not seen is read from its beginning."""
+    known = _known(start, name)
+    return begins.get(name, Offset(0) if known is None else known.offset)
 
 
 def _share(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
