@@ -45,7 +45,7 @@ class RestorePreparation:
         self._check_target(target, manifest, topics)
         limits = target.max_batch_bytes(topics)
         requests = [request for topic in topics for request in self._requests(topic, limits[topic.target])]
-        surveys = self._run_survey(requests, watcher)
+        surveys = self._run_survey(requests, manifest, watcher)
         _refuse(
             sentence
             for topic in topics
@@ -113,7 +113,7 @@ class RestorePreparation:
         ]
 
     def _run_survey(
-        self, requests: list[SurveyRequest], watcher: RestoreWatcher
+        self, requests: list[SurveyRequest], manifest: Manifest, watcher: RestoreWatcher
     ) -> dict[TopicName, list[PartitionSurvey]]:
         tasks = pack_by_bytes(requests, lambda request: request.size_bytes)
         surveys: dict[TopicName, list[PartitionSurvey]] = {}
@@ -124,6 +124,7 @@ class RestorePreparation:
         rows = spark.run(SurveyTask(self._config.location), [msgspec.msgpack.encode(task) for task in tasks], watcher)
         for answer in (each for row in rows for each in msgspec.msgpack.decode(row, type=list[SurveyAnswer])):
             if answer.survey is None:
+                self._catalog.read(manifest.number)  # Where it was pruned meanwhile, that is what is wrong.
                 raise BackupError(
                     f"{answer.damage}; nothing was restored: leave topic {answer.topic} out, or name an older "
                     "manifest in restore.manifest"
