@@ -1,0 +1,126 @@
+"""Exactly once: records are copied in transactions while the nodes of the cluster are killed one after the other."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from quorate.client.config import ClientConfig
+from quorate.client.kafka_client import KafkaClient
+from quorate.client.topics import NewTopic
+from quorate.kernel.ids import TopicName
+from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tests.eventually import eventually
+from tests.integration.exactly_once_copier import Copier
+from tests.integration.wire_client import WireClient
+from tests.peers.quorate_cluster import IDS, QuorateCluster
+
+IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
+pytestmark = pytest.mark.timeout(1200 if IS_HEAVY else 300)
+
+RECORDS = 20_000 if IS_HEAVY else 1_500
+KILLS = 30 if IS_HEAVY else 2
+SOURCE_PARTITIONS = 3
+TARGET_PARTITIONS = 4
+DEADLINE_S = 120.0
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateCluster]:
+    with QuorateCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def create(cluster: QuorateCluster, name: str, partitions: int) -> None:
+    servers = tuple(node.bootstrap for node in cluster.nodes.values())
+    with KafkaClient(ClientConfig(bootstrap_servers=servers)) as client:
+        client.topics.create([NewTopic(name=TopicName(name), partitions=partitions)])
+
+
+def write_source(bootstrap: str, first: int, last: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+    for number in range(first, last):
+        producer.produce("source", str(number), partition=number % SOURCE_PARTITIONS)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def committed_values(bootstrap: str, topic: str, partitions: int) -> Counter[bytes]:
+    """Everything in the topic that is committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values: Counter[bytes] = Counter()
+    ended: set[int | None] = set()
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline, "the ends of the partitions never came"
+            for message in consumer.consume(1_000, 1):
+                error = message.error()
+                value = message.value()
+                if error is None and value is not None:
+                    values[value] += 1
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+    finally:
+        consumer.close()
+    return values
+
+
+def under_way(cluster: QuorateCluster) -> list[str]:
+    """The transactions that have not come to their end, on any node."""
+    request = ListTransactionsRequest(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
+    found = []
+    for node in cluster.nodes.values():
+        with WireClient(node.bootstrap) as client:
+            answer = client.call(request, 1, ListTransactionsResponse)
+            assert answer.error_code == 0
+            found += [state.transactional_id for state in answer.transaction_states]
+    return found
+
+
+def wait_for_a_commit(copiers: Sequence[Copier]) -> None:
+    before = sum(copier.committed for copier in copiers)
+    eventually(lambda: sum(copier.committed for copier in copiers) > before, "a commit", DEADLINE_S)
+
+
+def test_every_record_is_copied_exactly_once_while_nodes_are_killed(cluster: QuorateCluster) -> None:
+    create(cluster, "source", SOURCE_PARTITIONS)
+    create(cluster, "target", TARGET_PARTITIONS)
+    copiers = [
+        Copier(cluster.bootstrap, f"copier-{number}", source="source", target="target", group="copiers")
+        for number in range(2)
+    ]
+    for copier in copiers:
+        copier.start()
+    victims = cycle(IDS)
+    for kill in range(KILLS):
+        write_source(cluster.bootstrap, kill * RECORDS // KILLS, (kill + 1) * RECORDS // KILLS)
+        wait_for_a_commit(copiers)
+        victim = next(victims)
+        cluster.kill([victim])
+        cluster.restart([victim])
+
+    expected = Counter(f"copy of {number}".encode() for number in range(RECORDS))
+    eventually(
+        lambda: committed_values(cluster.bootstrap, "target", TARGET_PARTITIONS).total() >= RECORDS,
+        f"all copies; failures: {[copier.failures for copier in copiers]}",
+        DEADLINE_S,
+    )
+    for copier in copiers:
+        copier.stop()
+
+    assert committed_values(cluster.bootstrap, "target", TARGET_PARTITIONS) == expected
+    eventually(lambda: not under_way(cluster), "all transactions to come to their end", DEADLINE_S)
