@@ -20,11 +20,10 @@ def decide_topic_configs(
     topic = image.topics.get(command.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")
-    for key in (change.key for change in command.changes):
-        find_definition(TOPIC_CONFIGS, key)
+    changes = _that_matter(TOPIC_CONFIGS, command.changes)
     values = _new_values(
         TOPIC_CONFIGS,
-        command.changes,
+        changes,
         replaced=topic.configs if command.replace_all else {},
         in_force=lambda definition: next(topic_entries(image, rules.view, topic.configs, definition)).value,
     )
@@ -44,14 +43,15 @@ def decide_broker_configs(
     if command.node_id is not None and command.node_id not in image.brokers:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {command.node_id} is not registered.")
     current = image.broker_configs.get(command.node_id, {})
-    for change in command.changes:
-        if find_definition(BROKER_CONFIGS, change.key).read_only:
+    changes = _that_matter(BROKER_CONFIGS, command.changes)
+    for change in changes:
+        if BROKER_CONFIGS[change.key].read_only:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update {change.key} while the broker runs: it is read-only."
             )
     values = _new_values(
         BROKER_CONFIGS,
-        command.changes,
+        changes,
         replaced=current if command.replace_all else {},
         in_force=lambda definition: next(broker_entries(image, view, definition)).value,
     )
@@ -69,6 +69,17 @@ def _refuse_states(current: Mapping[str, str], values: Mapping[str, str | None])
                 ErrorCode.INVALID_CONFIG,
                 f"The configuration {key} is given to a topic when it is created, and can only be taken away.",
             )
+
+
+def _that_matter(definitions: Mapping[str, ConfigDefinition], changes: Iterable[ConfigChange]) -> list[ConfigChange]:
+    """Without deletions of configs that are not known: MirrorMaker asks for them, and there is nothing to delete."""
+    known = []
+    for change in changes:
+        if change.operation is not ConfigOperation.DELETE:
+            find_definition(definitions, change.key)
+        if change.key in definitions:
+            known.append(change)
+    return known
 
 
 def _new_values(

@@ -177,6 +177,19 @@ def test_configs_of_an_unknown_topic_or_broker_are_refused() -> None:
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
+def test_a_deletion_of_an_unknown_config_is_passed_over() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100))
+    known = ConfigChange(key="retention.ms", operation=ConfigOperation.SET, value="5")
+    unknown = ConfigChange(key="remote.log.copy.disable", operation=ConfigOperation.DELETE)
+
+    cluster.do(AlterTopicConfigs(name=ORDERS, changes=(unknown, known)))
+    cluster.do(AlterBrokerConfigs(node_id=None, changes=(unknown,)))
+
+    assert cluster.image.topics[ORDERS].configs == {"retention.ms": "5"}
+    assert cluster.image.broker_configs == {}
+
+
 def test_an_unknown_name_far_from_all_others_gets_no_false_hint() -> None:
     with pytest.raises(KafkaError) as caught:
         find_definition(TOPIC_CONFIGS, "zzzzzz")
