@@ -117,7 +117,6 @@ class TalkingConsumer:
         self.name = name
         self.epoch = JOIN_EPOCH
         self.owned = NO_PARTITIONS
-        self.errors: list[ErrorCode] = []
 
     def beat(self) -> ConsumerGroupHeartbeatResult:
         result = self._talk.ask(self.request(), ConsumerGroupHeartbeatResult)
@@ -133,7 +132,6 @@ class TalkingConsumer:
         if result.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             self.epoch, self.owned = JOIN_EPOCH, NO_PARTITIONS
         if result.error is not ErrorCode.NONE:
-            self.errors.append(result.error)
             return
         self.epoch = result.member_epoch
         if result.assignment is not None:
