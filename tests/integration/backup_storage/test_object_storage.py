@@ -7,17 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from quorate.backup.errors import CommitConflict, ObjectExists, ObjectNotFound
+from quorate.backup.holds import Hold, HoldLedger, holds_location
 from quorate.backup.manifest import Mode
 from quorate.backup.manifest_catalog import ManifestCatalog, list_backup_ids
 from quorate.backup.manifest_commit import commit
 from quorate.backup.merging import merge_results
 from quorate.backup.orphans import find_orphans
 from quorate.backup.planner import plan_run
+from quorate.backup.prune import Pruner
+from quorate.backup.prune_policy import PrunePolicy
+from quorate.backup.restore_ledger import RestoreLedger, restores_below
 from quorate.backup.segment_verification import verify_deeply, verify_hash
 from quorate.backup.storage import StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.backup.topic_selection import TopicSelection
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, a_run, copy_all, copy_range, read_back, run_backup
+from tests.unit.backup.retained_backups import QuietWatcher
 
 MIB = 1024 * 1024
 NOISE = hashlib.shake_256(b"noise").digest(MIB)
@@ -39,6 +44,39 @@ def test_put_if_absent_lets_one_writer_win_and_keeps_what_it_wrote(location: Sto
     assert won.count(True) == 1
     assert storage.read("manifests/000001.json") == b"%d" % won.index(True)
     assert [each.name for each in storage.objects()] == ["manifests/000001.json"]
+
+
+def test_replace_puts_an_object_in_the_place_of_another_and_its_name_stays_taken(location: StorageLocation) -> None:
+    storage = open_storage(location)
+    storage.put_if_absent("manifests/000001.json", b"manifest")
+
+    storage.replace("manifests/000001.json", b"mark")
+
+    assert storage.read("manifests/000001.json") == b"mark"
+    with pytest.raises(ObjectExists):
+        storage.put_if_absent("manifests/000001.json", b"late")
+    assert [each.name for each in storage.objects()] == ["manifests/000001.json"]
+
+
+def test_a_backup_is_pruned_to_its_newest_manifest_and_then_deleted(location: StorageLocation) -> None:
+    storage, log = open_storage(location.below(BACKUP_ID)), PartitionLog()
+    catalog = ManifestCatalog(storage, BACKUP_ID)
+    holds = HoldLedger(open_storage(holds_location(location, BACKUP_ID)), BACKUP_ID)
+    pruner = Pruner(storage, catalog, holds, RestoreLedger(open_storage(restores_below(location, BACKUP_ID))))
+    for number in range(4):
+        log.append(5)
+        newest = run_backup(storage, log, f"run{number}", mode=Mode.SNAPSHOT)
+    holds.hold(catalog, 2, Hold(since_ms=1))
+
+    pruner.prune(PrunePolicy(keep_last=1), QuietWatcher(), now_ms=1)
+
+    assert catalog.numbers() == [2, 4]
+    assert find_orphans(list(storage.objects()), catalog.history()) == []
+    assert read_back(storage, newest) == [data for _, data in log.batches]
+    holds.release(2, now_ms=2)
+    pruner.prune(PrunePolicy(drops_all=True), QuietWatcher(), now_ms=1)
+    assert list_backup_ids(open_storage(location)) == []
+    assert [each.name for each in storage.objects() if not each.name.startswith("manifests/")] == []
 
 
 def test_a_large_object_is_streamed_and_read_back_in_ranges(location: StorageLocation) -> None:
