@@ -12,7 +12,7 @@ from quorate.kernel.ids import NodeId
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.schema import Request, Response
-from quorate.transport.peer_errors import PeerProtocolError
+from quorate.transport.peer_errors import PeerProtocolError, PeerTimeout
 
 if TYPE_CHECKING:
     from quorate.broker.node import Node
@@ -33,9 +33,16 @@ class PeerRequests:
     ) -> ResponseType:
         """The node's answer; this node answers itself. Raises ``PeerError`` where there is none."""
         if node_id == self._node.config.node_id:
-            return cast(ResponseType, await self._handle(request, version))
+            return cast(ResponseType, await self._ask_self(request, version, timeout_ms))
         payload = b"".join([_START.pack(request.API_KEY, version), *encode(request, version)])
         return decode(response_type, await self._node.quorum.call_peer(node_id, payload, timeout_ms), version)
+
+    async def _ask_self(self, request: Request, version: int, timeout_ms: float) -> Response:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._handle(request, version)
+        except TimeoutError:
+            raise PeerTimeout("this node did not answer itself in time") from None
 
     async def serve(self, payload: bytes) -> bytes:
         api_key, version = _START.unpack_from(payload)

@@ -31,6 +31,8 @@ _VERSION = 2
 _ATTEMPT_TIMEOUT_MS = 10_000
 _PAUSE_MIN_MS = 10
 _PAUSE_MAX_MS = 500
+#: Requests that may be under way to one node: the link to it has room for more, but others need it, too.
+_MAX_REQUESTS_TO_NODE = 100
 #: With these the partition has no use for the marker any more: a newer coordinator or producer has written its own.
 _SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
@@ -51,6 +53,7 @@ class MarkerSender:
         self._requests = requests
         self._metadata = metadata
         self._loop = loop
+        self._slots: dict[NodeId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_MAX_REQUESTS_TO_NODE))
         self._leaders_changed: asyncio.Future[None] = loop.create_future()
         metadata.on_leadership_changed(self._leadership_changed)
 
@@ -91,13 +94,16 @@ class MarkerSender:
         self, leader: NodeId, markers: Markers, partitions: list[TopicPartition], coordinator_epoch: LeaderEpoch
     ) -> set[TopicPartition]:
         """Those of the partitions that need no marker any more."""
-        request = _request(markers, partitions, coordinator_epoch)
-        asking = self._requests.ask(leader, request, _VERSION, WriteTxnMarkersResponse, _ATTEMPT_TIMEOUT_MS)
+        asking = self._ask(leader, _request(markers, partitions, coordinator_epoch))
         try:
             answer = await self._while_they_are_led_by(leader, partitions, asking)
         except PeerError:
             return set()
         return set() if answer is None else _settled(answer)
+
+    async def _ask(self, leader: NodeId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        async with self._slots[leader]:
+            return await self._requests.ask(leader, request, _VERSION, WriteTxnMarkersResponse, _ATTEMPT_TIMEOUT_MS)
 
     async def _while_they_are_led_by(
         self, leader: NodeId, partitions: list[TopicPartition], asking: Coroutine[Any, Any, Answer]

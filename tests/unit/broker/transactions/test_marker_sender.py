@@ -191,6 +191,19 @@ def test_a_node_that_does_not_answer_is_asked_again(failure: Exception | None) -
     run({P0: 1, P1: 2, P2: 1}, scenario)
 
 
+def test_only_so_many_requests_are_under_way_to_one_node() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.failures[1] = [None] * 1_000
+        sending = [asyncio.ensure_future(cluster.send()) for _ in range(300)]
+        await until(asyncio.get_running_loop().time() + 1)
+
+        assert len(cluster.asked) == 100
+        for task in sending:
+            task.cancel()
+
+    run({P0: 1, P1: 1, P2: 1}, scenario)
+
+
 def test_a_new_leader_is_asked_at_once_while_the_old_one_hangs() -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.failures[1] = [None]
