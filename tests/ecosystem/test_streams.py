@@ -95,6 +95,12 @@ def test_totals_are_right_after_a_broker_was_killed(cluster: QuorateCluster, tmp
     count_words_while_a_broker_dies(cluster, WordCount(cluster, tmp_path, "count"), check_internal_topics=True)
 
 
+@pytest.mark.proves(*STREAMS, "exactly_once_v2: plain counts are exact after a broker's kill -9")
+def test_plain_counts_are_exact_with_transactions(cluster: QuorateCluster, tmp_path: Path) -> None:
+    words = WordCount(cluster, tmp_path, "exact", "exactly_once_v2")
+    count_words_while_a_broker_dies(cluster, words)
+
+
 @pytest.mark.heavy
 @pytest.mark.skipif(not IS_HEAVY, reason="set QUORATE_HEAVY=1")
 @pytest.mark.proves(*STREAMS, "state restored from the changelog after the application's kill -9")
