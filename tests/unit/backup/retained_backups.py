@@ -88,8 +88,8 @@ class QuietWatcher:
 class RetainedBackup:
     """What commands do to a backup, one after the other or inside each other."""
 
-    def __init__(self) -> None:
-        self.calls = Calls()
+    def __init__(self, calls: Calls | None = None) -> None:
+        self.calls = calls or Calls()
         self.storage = WatchedStorage(self.calls)
         self.holds_storage = WatchedStorage(self.calls)
         self.restores_storage = WatchedStorage(self.calls)
@@ -100,13 +100,27 @@ class RetainedBackup:
         self.reading: dict[str, int] = {}  # Restores that have begun, and the manifest of each.
         self.held: set[int] = set()  # By holds that were confirmed.
         self._runs = 0
+        self._prefix = ""  # Of the ids of runs, so that those of two views differ.
 
     def copy(self) -> "RetainedBackup":
         return copy.deepcopy(self)
 
+    def view(self, calls: Calls, name: str) -> "RetainedBackup":
+        """The same backup, for another command: its calls are counted apart, and its runs have ids of their own."""
+        other = RetainedBackup(calls)
+        for ours, theirs in (
+            (self.storage, other.storage),
+            (self.holds_storage, other.holds_storage),
+            (self.restores_storage, other.restores_storage),
+        ):
+            theirs.contents, theirs.modified_ms = ours.contents, ours.modified_ms
+        other.log = copy.deepcopy(self.log)
+        other._prefix = name
+        return other
+
     def back_up(self, mode: Mode = Mode.INCREMENTAL) -> Manifest:
         self._runs += 1
-        return run_backup(self.storage, self.log, f"run{self._runs}", mode=mode)
+        return run_backup(self.storage, self.log, f"{self._prefix}run{self._runs}", mode=mode)
 
     def grow(self, runs: int, mode: Mode = Mode.INCREMENTAL) -> None:
         for _ in range(runs):
@@ -127,7 +141,7 @@ class RetainedBackup:
                     group,
                     cluster_id=newest.cluster_id,
                     codec=FrameCodec.LZ4,
-                    attempt=f"compact{self._runs}-{index}",
+                    attempt=f"{self._prefix}compact{self._runs}-{index}",
                 ),
             )
             for index, group in enumerate(groups)
@@ -135,7 +149,9 @@ class RetainedBackup:
         manifest, number = self.catalog.head()
         if manifest is None:
             return None
-        following, taken = compacted(manifest, merges, number=number, run_id=f"compact{self._runs}", created_ms=1)
+        following, taken = compacted(
+            manifest, merges, number=number, run_id=f"{self._prefix}compact{self._runs}", created_ms=1
+        )
         if taken:
             self.catalog.publish(following, [merge.merged for merge in taken])
         return following if taken else None
@@ -159,7 +175,7 @@ class RetainedBackup:
     def begin_restore(self, number: int) -> None:
         """As ``RestoreRun`` does it: read, store the plan, look once more."""
         manifest = self.catalog.read(number)
-        restore_id = self.restores.next_id(f"{number:x}{self._runs:x}")
+        restore_id = self.restores.next_id(f"{number:x}{self._runs:x}{self._prefix}")
         self.restores.put_plan(restore_id, _plan(manifest))
         if self.holds.drops(self.catalog, number):
             self.restores.put_abandoned(restore_id)

@@ -209,11 +209,9 @@ def grow_and_keep_one(backup: RetainedBackup) -> None:
 
 ACTS: dict[str, Act] = {
     "backup": lambda backup: backup.grow(1),
-    "snapshot": lambda backup: backup.grow(1, Mode.SNAPSHOT),
     "two backups": lambda backup: backup.grow(2, Mode.SNAPSHOT),
     "compact": lambda backup: backup.compact(),
     "keep one": keep_one,
-    "keep three": lambda backup: backup.prune(keep_last=3),
     "backup and keep one": grow_and_keep_one,
     "hold": lambda backup: backup.hold(3),
     "restore": lambda backup: backup.begin_restore(3),
