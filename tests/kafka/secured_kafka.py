@@ -34,7 +34,13 @@ class SecuredKafka(ApacheKafka):
         return cls.start(
             node_ids=NODE_IDS,
             # A killed broker is let in again only after its old session ends.
-            overrides={"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"},
+            overrides={
+                "broker.session.timeout.ms": "3000",
+                "broker.heartbeat.interval.ms": "500",
+                # Tests wait for the log cleaner, which would look every 15 s and take a third of the heap.
+                "log.cleaner.backoff.ms": "500",
+                "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+            },
             heap_mb=384,
         )
 

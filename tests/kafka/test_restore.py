@@ -1,4 +1,4 @@
-"""Restores into a real Apache Kafka of three brokers, and from there into a Quorate node."""
+"""Restores into a real Apache Kafka of three brokers: what is asked for, and what is refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,6 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName
 from tests.backup_commands import Backups, produce
 from tests.kafka.secured_kafka import SecuredKafka
-from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, topic_configs
 from tests.spark_session import InThisProcess, run_in_process
 
@@ -95,25 +94,6 @@ def write_everything(kafka: SecuredKafka, topic: str) -> None:
             producer.flush()
     for _, producer, end in open_ones:
         end(producer)
-
-
-def test_round_trip_of_everything_a_record_can_have_through_kafka_and_into_quorate(
-    kafka: SecuredKafka, client: KafkaClient, backups: Backups, quorate_node: QuorateNode, name: str
-) -> None:
-    create(client, name, 2, retention_ms="-1", segment_ms=DAY_MS)
-    write_everything(kafka, name)
-    expected = consumed(kafka.bootstrap, name, 0)
-    assert len(expected) == 40 * len(CODECS) + 20
-    back_up(backups, name)
-
-    into_kafka = Restores(backups, kafka.bootstrap).run_in_process(topic_mapping={name: f"{name}-back"})
-    into_quorate = Restores(backups, quorate_node.bootstrap).run_in_process()
-
-    assert into_kafka.record_count == into_quorate.record_count == len(expected)
-    assert consumed(kafka.bootstrap, f"{name}-back", 0) == expected
-    assert consumed(kafka.bootstrap, f"{name}-back", 1) == []
-    assert consumed(quorate_node.bootstrap, name, 0) == expected
-    assert topic_configs(client, f"{name}-back") == topic_configs(client, name)
 
 
 def test_log_append_time_is_restored_as_it_was_or_new_as_asked(

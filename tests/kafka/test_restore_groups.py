@@ -99,20 +99,21 @@ def test_active_group_is_refused_before_anything_is_written(
 def test_groups_in_another_number_of_partitions_skip_nothing(
     kafka: SecuredKafka, client: KafkaClient, backups: Backups, name: str
 ) -> None:
-    create(client, name, 4)
-    for partition in range(4):
+    create(client, name, 12)
+    for partition in range(12):
         produce(kafka.bootstrap, name, 50, partition=partition, first=1000 * partition)
-    positions = {0: 50, 1: 20, 2: 0, 3: 49}
+    positions = {partition: (50, 20, 0, 49)[partition % 4] for partition in range(11)}  # The last was never read.
     commit(kafka, f"{name}-group", name, positions)
     back_up(backups, name)
     target = f"{name}-back"
 
     Restores(backups, kafka.bootstrap).run_in_process(
-        topic_mapping={name: target}, partition_counts={name: 3}, consumer_groups={"include": [f"{name}-*"]}
+        topic_mapping={name: target}, partition_counts={name: 5}, consumer_groups={"include": [f"{name}-*"]}
     )
 
     committed = offsets_of(client, f"{name}-group", target)
-    unread = {1000 * partition + number for partition in range(4) for number in range(positions[partition], 50)}
+    unread = {1000 * partition + number for partition in range(12) for number in range(positions.get(partition, 0), 50)}
+    assert sorted(committed) == list(range(5))
     assert _keys_from(kafka, target, committed) >= unread
 
 

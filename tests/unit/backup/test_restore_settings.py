@@ -11,7 +11,8 @@ from quorate.backup.restore_ledger import settings_digest
 from quorate.backup.restore_topic_configs import change_when_restored, configs_while_restoring, final_configs
 from quorate.backup.restore_topics import select_topics
 from quorate.backup.topic_selection import TopicSelection
-from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID
 from tests.unit.backup.batches import TOPIC_ID
 
 SMALLEST = "{backup_id: nightly, target: {bootstrap_servers: [a:1]}, storage: {url: 'file:///b'}, restore: %s}"
@@ -106,6 +107,14 @@ def test_topics_are_renamed_and_partitions_chosen() -> None:
     assert [each.partition for each in selected.partitions] == [1, 3]
 
 
+def test_records_that_keep_their_offsets_stay_in_their_partitions() -> None:
+    held = manifest(topic("a", partitions=4))
+
+    with pytest.raises(ConfigError, match=r"leave topic a out of restore\.partition_counts"):
+        select_topics(held, RestoreSection(preserve_offsets=True, partition_counts={"a": 5}))
+    assert select_topics(held, RestoreSection(preserve_offsets=True, partition_counts={"a": 4}))
+
+
 def test_two_topics_of_one_name_and_unknown_names_are_refused() -> None:
     held = manifest(topic("a"), topic("b"))
 
@@ -126,6 +135,18 @@ def test_retention_and_compaction_wait_until_the_data_is_in() -> None:
     assert restored == final == {"retention.ms": "5", "cleanup.policy": "compact"}
 
 
+def test_only_the_restore_may_write_until_records_that_keep_their_offsets_are_in() -> None:
+    final = final_configs({"retention.ms": "5", RESTORE_PRODUCER_ID: "3"}, {})
+
+    during = configs_while_restoring(final, "original", ProducerId(7))
+    change = change_when_restored(final, "original", keeps_offsets=True)
+
+    assert during[RESTORE_PRODUCER_ID] == "7"
+    assert RESTORE_PRODUCER_ID in change.delete
+    assert final == {"retention.ms": "5"}
+    assert RESTORE_PRODUCER_ID not in configs_while_restoring(final, "original")
+
+
 def test_new_log_append_times_leave_the_timestamp_type_as_it_is() -> None:
     final = {"message.timestamp.type": "LogAppendTime"}
 
@@ -142,6 +163,7 @@ def test_refusals_say_what_to_do() -> None:
     assert "is not empty: delete it" in next(topic_refusals(selected, {TopicName("a"): full}))
     assert "has 3 partitions and needs 2" in next(topic_refusals(selected, {TopicName("a"): other}))
     assert list(topic_refusals(selected, {TopicName("a"): ready})) == []
+    assert "delete it" in next(topic_refusals(selected, {TopicName("a"): ready}, keep_offsets=True))
     assert "start more of them" in next(replication_refusal(3, 2))
     assert list(replication_refusal(3, 3)) == []
     assert "stop its members" in next(group_refusals(["g"]))

@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from quorate.client.config import ClientConfig
-from quorate.client.errors import PartitionUnavailable
+from quorate.client.errors import PartitionUnavailable, TopicReplaced
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import ProducerEpoch, ProducerId
+from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId
 from quorate.protocol.frames import RequestHeader
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.produce import (
@@ -49,6 +49,8 @@ class FakeLog:
         if node_id != leader:
             hint = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
             return self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, hint=hint)
+        if fault == "another topic":
+            return self._answer(ErrorCode.UNKNOWN_TOPIC_ID)
         if fault == "refuse":
             return self._answer(ErrorCode.NOT_ENOUGH_REPLICAS)
         answer = self._append(request)
@@ -166,6 +168,30 @@ def test_a_producer_goes_on_where_an_earlier_one_stopped(log: FakeLog, client: K
     second.set_next_sequence(TOPIC, 0, first.next_sequence(TOPIC, 0))
     second.send(TOPIC, 0, bytearray(batch(0, 2)))
     assert log.sequences == [0, 1, 2, 3, 4]
+
+
+def test_topic_that_is_not_the_one_meant_gets_nothing(cluster: FakeCluster, log: FakeLog, client: KafkaClient) -> None:
+    with pytest.raises(TopicReplaced):
+        list(client.idempotent_producer().send_all(TOPIC, 0, [bytearray(batch(0, 1))], topic_id=TopicId(UUID(int=8))))
+    assert log.sequences == []
+
+
+def test_topic_that_was_made_anew_in_the_middle_gets_nothing(
+    cluster: FakeCluster, log: FakeLog, client: KafkaClient
+) -> None:
+    meant = TopicId(UUID(int=7))
+    sending = client.idempotent_producer().send_all(
+        TOPIC, 0, (bytearray(batch(0, 1)) for _ in range(20)), topic_id=meant
+    )
+    next(sending)
+    cluster.topic_ids = {TOPIC: UUID(int=8)}
+    log.faults = ["another topic"] * 1000
+    before = list(log.sequences)
+
+    with pytest.raises(TopicReplaced):
+        list(sending)
+
+    assert len(log.sequences) <= len(before) + 5
 
 
 def test_no_more_than_five_are_in_flight(cluster: FakeCluster, client: KafkaClient, log: FakeLog) -> None:
