@@ -16,18 +16,17 @@ from quorate.transactions.commands import (
     AddPartitionsResult,
     Command,
     DescribeTransaction,
-    DescribeTransactionResult,
     EndTransaction,
     EndTransactionResult,
     InitProducer,
     InitProducerResult,
     ListTransactions,
-    ListTransactionsResult,
     ProducerIdNeeded,
     Result,
     VerifyPartitions,
 )
 from quorate.transactions.config import TransactionConfig
+from quorate.transactions.description import describe, listed
 from quorate.transactions.effects import (
     AppendCommitted,
     AppendFailed,
@@ -118,9 +117,9 @@ class TransactionCoordinatorShard:
                 current, is_pending = self._current(command.transactional_id)
                 return Reply(token=token, result=verify_partitions(current, command, is_pending=is_pending))
             case DescribeTransaction():
-                return Reply(token=token, result=self._describe(command))
+                return Reply(token=token, result=describe(self._transactions, command))
             case ListTransactions():
-                return Reply(token=token, result=self._list(command, now_ms))
+                return Reply(token=token, result=listed(self._transactions, command, now_ms))
             case _:
                 assert_never(command)
 
@@ -158,21 +157,6 @@ class TransactionCoordinatorShard:
 
     def _current(self, transactional_id: TransactionalId) -> tuple[Transaction | None, bool]:
         return self._transactions.get(transactional_id), transactional_id in self._pending
-
-    def _describe(self, command: DescribeTransaction) -> DescribeTransactionResult:
-        transaction = self._transactions.get(command.transactional_id)
-        if transaction is None:
-            return DescribeTransactionResult(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return DescribeTransactionResult(transaction=transaction)
-
-    def _list(self, command: ListTransactions, now_ms: int) -> ListTransactionsResult:
-        return ListTransactionsResult(
-            transactions=tuple(
-                (transactional_id, transaction)
-                for transactional_id, transaction in self._transactions.items()
-                if _passes(command, transaction, now_ms)
-            )
-        )
 
     # The fate of appends and markers.
 
@@ -306,13 +290,3 @@ def _success(command: InitProducer | AddPartitions | EndTransaction, transaction
             return EndTransactionResult(producer_id=producer_id, producer_epoch=producer_epoch)
         case _:
             assert_never(command)
-
-
-def _passes(command: ListTransactions, transaction: Transaction, now_ms: int) -> bool:
-    if command.states and transaction.state not in command.states:
-        return False
-    if command.producer_ids and transaction.producer_id not in command.producer_ids:
-        return False
-    return command.min_duration_ms < 0 or (
-        transaction.is_under_way and now_ms - transaction.start_ms > command.min_duration_ms
-    )

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from quorate.broker.metadata_store import MetadataStore
+from quorate.broker.transactions.ask_node import AskNode
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName
 from quorate.kernel.leaders import PartitionLeader
@@ -20,7 +21,6 @@ from quorate.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from quorate.protocol.schema import Request, Response
 from quorate.transactions.effects import Markers
 from quorate.transactions.transaction import TopicPartition
 from quorate.transport.peer_errors import PeerError
@@ -36,16 +36,7 @@ _MAX_REQUESTS_TO_NODE = 100
 #: With these the partition has no use for the marker any more: a newer coordinator or producer has written its own.
 _SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
-ResponseType = TypeVar("ResponseType", bound=Response)
 Answer = TypeVar("Answer")
-
-
-class AskNode(Protocol):
-    """The part of ``PeerRequests`` that is needed here."""
-
-    async def ask(
-        self, node_id: NodeId, request: Request, version: int, response_type: type[ResponseType], timeout_ms: float
-    ) -> ResponseType: ...
 
 
 class MarkerSender:

@@ -6,10 +6,10 @@ there (KIP-890). What comes up while a coordinator is being asked goes to it wit
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Protocol, TypeVar
 
 import msgspec
 
+from quorate.broker.transactions.ask_node import AskNode
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
 from quorate.metadata.image import Broker
@@ -19,7 +19,6 @@ from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from quorate.protocol.schema import Request, Response
 from quorate.transactions.transaction import TopicPartition
 from quorate.transport.peer_errors import PeerError
 
@@ -30,15 +29,6 @@ _CONCURRENT_RETRY_MS = 10
 _CONCURRENT_LIMIT_MS = 100
 
 Errors = dict[TopicPartition, ErrorCode]
-ResponseType = TypeVar("ResponseType", bound=Response)
-
-
-class AskNode(Protocol):
-    """The part of ``PeerRequests`` that is needed here."""
-
-    async def ask(
-        self, node_id: NodeId, request: Request, version: int, response_type: type[ResponseType], timeout_ms: float
-    ) -> ResponseType: ...
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
