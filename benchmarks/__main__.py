@@ -17,6 +17,8 @@ from benchmarks.cases import Selection
 from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
+from benchmarks.data_source import cases as data_source
+from benchmarks.data_source.measure import measure_data_source
 from benchmarks.report import Environment, describe_environment, make_report, render, save
 from benchmarks.runner import Runner, Settings
 from benchmarks.samples import Sample
@@ -49,6 +51,8 @@ def main() -> int:
             measure_cluster(_cluster_choice(options), environment, _say)
         if _wants_backup(options):
             measure_backup(options.only, environment, _say, quick=options.quick)
+        if _wants_data_source(options):
+            measure_data_source(options.only, environment, _say, quick=options.quick)
     except (RequestFailed, ContenderFailed) as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
@@ -74,7 +78,7 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 def _node_words(options: argparse.Namespace) -> list[str]:
     """Which measures of one node are asked for; none where all are."""
-    others = (backup.PREFIX, cluster.PREFIX, _NODE)
+    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, _NODE)
     return [word for word in options.only if not word.startswith(others)]
 
 
@@ -104,6 +108,13 @@ def _wants_backup(options: argparse.Namespace) -> bool:
     return not options.only or any(word.startswith(backup.PREFIX) for word in options.only)
 
 
+def _wants_data_source(options: argparse.Namespace) -> bool:
+    """As the cluster's part: not in a quick run, unless asked for by name."""
+    if not options.only:
+        return not (options.systems or options.profile or options.quick)
+    return any(word.startswith(data_source.PREFIX) for word in options.only)
+
+
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Quorate beside Apache Kafka, as ratios.")
     parser.add_argument(
@@ -114,7 +125,7 @@ def _parse_arguments() -> argparse.Namespace:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup",
+        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup, data-source",
     )
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")

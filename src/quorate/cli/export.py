@@ -47,7 +47,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
     settings = None if config is None else read_backup_config(config)
     given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
     request = ExportRequest(
-        options=_of_config(settings, live=live)
+        options=options_of_config(settings, live=live)
         | {name: value for name, value in given.items() if value is not None}
         | dict(map(_name_and_value, option or [])),
         output=output,
@@ -86,7 +86,8 @@ class _TaskDisplay:
         self._display.tasks_finished([], finished_count)
 
 
-def _of_config(config: "BackupConfig | None", *, live: bool) -> dict[str, str]:
+def options_of_config(config: "BackupConfig | None", *, live: bool) -> dict[str, str]:
+    """What the data source is told to read what a backup's config file names: the backup, or its source."""
     if config is None:
         if live:
             raise QuorateError("--live needs --config: it reads the source that the file names")

@@ -24,7 +24,9 @@ def check_packages(table_format: str) -> None:
 
 
 def add_table_metadata(table_format: str, folder: Path, *, is_partitioned: bool) -> None:
-    """The last step: until it is done, a reader of the table sees none."""
+    """The last step: until it is done, a reader of the table sees none. Parquet alone needs no more."""
+    if table_format in _PACKAGES and next(folder.rglob("*.parquet"), None) is None:
+        raise QuorateError(f"there is no record to export, and a {table_format} table needs one")
     match table_format:
         case "delta":
             _make_delta_table(folder, is_partitioned=is_partitioned)
@@ -33,11 +35,10 @@ def add_table_metadata(table_format: str, folder: Path, *, is_partitioned: bool)
 
 
 def _make_delta_table(folder: Path, *, is_partitioned: bool) -> None:
-    import pyarrow
-    from deltalake import convert_to_deltalake  # type: ignore[import-not-found, unused-ignore]
+    from deltalake import Field, Schema, convert_to_deltalake  # type: ignore[import-not-found, unused-ignore]
 
     if is_partitioned:
-        topics = pyarrow.schema([pyarrow.field("topic", pyarrow.string())])
+        topics = Schema([Field("topic", "string", nullable=True)])
         convert_to_deltalake(str(folder), partition_by=topics, partition_strategy="hive")
     else:
         convert_to_deltalake(str(folder))

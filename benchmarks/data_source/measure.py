@@ -1,0 +1,92 @@
+"""The data source's part of a benchmark run: measure in turns on one cluster, print the page, keep the results."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.backup.cases import ContenderName
+from benchmarks.backup.connector_jars import Connector, find_connector
+from benchmarks.backup.contender import Contender, ContenderFailed, Run
+from benchmarks.backup.jobs import Job
+from benchmarks.backup.source import Source, start_source
+from benchmarks.cases import Selection
+from benchmarks.data_source import cases
+from benchmarks.data_source.cases import Case, ReadSettings
+from benchmarks.data_source.report import make_report, render, save
+from benchmarks.report import Environment
+from tests.peers.jars import PeersUnavailableError
+
+_WARM_UP_RUNS = 1
+
+
+def measure_data_source(
+    words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool
+) -> None:
+    """Kept where it is whole."""
+    if environment.apache_kafka is None:
+        print(f"Not measuring the data source: {environment.without_apache_kafka}", file=sys.stderr)
+        return
+    try:
+        connector = find_connector()
+    except PeersUnavailableError as error:
+        print(f"Not measuring the data source: {error}", file=sys.stderr)
+        return
+    settings = cases.QUICK if quick else cases.FULL
+    runner = ReadRunner(settings, Selection(words=tuple(words)), connector, say)
+    runner.measure()
+    report = make_report(environment, connector, settings, runner.runs)
+    print(render(report))
+    if not quick and (not words or cases.PREFIX in words):
+        print(f"kept: {save(report)}")
+
+
+class ReadRunner:
+    """Who goes first changes from repeat to repeat; both have read the topic once before they are timed."""
+
+    def __init__(
+        self, settings: ReadSettings, selection: Selection, connector: Connector, say: Callable[[str], None]
+    ) -> None:
+        self._settings = settings
+        self._cases = [case for case in cases.CASES if selection.wants(case.name)]
+        self._connector = connector
+        self._say = say
+        self.runs: list[Run] = []
+
+    def measure(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="quorate-benchmark-read-") as name, start_source() as source:
+            folder = Path(name)
+            jars = ",".join(map(str, self._connector.jars))
+            module = "benchmarks.data_source"
+            with ExitStack() as stack:
+                ours = Contender(ContenderName.QUORATE, f"{module}.quorate_reader", (), folder, source.pids)
+                stack.enter_context(ours)
+                theirs = Contender(ContenderName.CONNECTOR, f"{module}.connector_reader", (jars,), folder, source.pids)
+                stack.enter_context(theirs)
+                for case in self._cases:
+                    self._compare(case, source, [ours, theirs], folder)
+
+    def _compare(self, case: Case, source: Source, contenders: list[Contender], folder: Path) -> None:
+        settings = self._settings
+        source.create_topics([case.topic], settings.partitions)
+        source.fill(case.topic, settings.records, partitions=settings.partitions, compression=case.producer_compression)
+        log_bytes = sum(file.stat().st_size for file in source.log_files(case.topic))
+        empty = folder / "empty"
+        empty.mkdir(exist_ok=True)
+        job = Job(bootstrap=source.bootstrap, topics=(case.topic,), folder=str(empty))
+        for contender in contenders * _WARM_UP_RUNS:
+            contender.run(job)
+        for repeat in range(settings.repeats):
+            for contender in contenders if repeat % 2 == 0 else contenders[::-1]:
+                run = contender.measure(case.name, contender.name, repeat, job, log_bytes)
+                self._take(run)
+
+    def _take(self, run: Run) -> None:
+        if run.records != self._settings.records:
+            raise ContenderFailed(f"{run.contender} read {run.records} of {self._settings.records} records")
+        self._say(
+            f"{run.case} {run.contender}: {run.records / run.seconds:,.0f} rows/s, "
+            f"{run.records / run.cpu_seconds:,.0f} rows per CPU s"
+        )
+        self.runs.append(run)
