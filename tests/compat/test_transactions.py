@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -11,9 +13,17 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.builder import build_batch
+from quorate.records.record import Record
+from quorate.storage.config import LogConfig
+from quorate.storage.log import PartitionLog
+from quorate.storage.os_disk import OsDisk
+from quorate.transactions.record_codec import encode_key, encode_value
 from tests.compat.clients.client import DEADLINE_S
 from tests.compat.clients.confluent import ConfluentClient
 from tests.peers.kafka_tools import ToolShell
+from tests.unit.transactions.conversation import ID, P0, P1, Conversation
 
 
 def confluent_producer(bootstrap: str, transactional_id: str) -> Producer:
@@ -216,3 +226,30 @@ def test_kafka_features_shows_the_transaction_version(tool_shell: ToolShell, boo
 
     (line,) = (line for line in described.splitlines() if "transaction.version" in line)
     assert re.search(r"SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+FinalizedVersionLevel: 2", line)
+
+
+@pytest.mark.peer
+def test_kafka_dump_log_reads_the_log_of_transactions(tool_shell: ToolShell, tmp_path: Path) -> None:
+    coordinator = Conversation()
+    producer = coordinator.new_producer()
+    coordinator.add(producer, P0, P1)
+    coordinator.end(producer, commits=True)
+    coordinator.write_markers()
+    log = PartitionLog.open(OsDisk(), str(tmp_path / "__transaction_state-0"), LogConfig())
+    batch = build_batch(
+        Record(Offset(index), 1_700_000_000_000, encode_key(record), encode_value(record))
+        for index, record in enumerate(coordinator.log)
+    )
+    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=1_700_000_000_000)
+    log.close()
+
+    segment = tmp_path / "__transaction_state-0" / "00000000000000000000.log"
+    dump = tool_shell.run("kafka-dump-log", "--transaction-log-decoder", "--files", str(segment))
+
+    values = [json.loads(value)["data"] for value in re.findall(r"payload: (.*)", dump)]
+    assert re.findall(r'key: .*"transactionalId":"([^"]*)"', dump) == [ID] * 4
+    assert [value["transactionStatus"] for value in values] == [0, 1, 2, 4]
+    assert [value["producerEpoch"] for value in values] == [0, 0, 1, 1]
+    both = [{"topic": "orders", "partitionIds": [0, 1]}]
+    assert [value["transactionPartitions"] for value in values] == [None, both, both, []]
+    assert [value.get("clientTransactionVersion", 0) for value in values] == [0, 2, 2, 2]

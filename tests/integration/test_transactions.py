@@ -16,6 +16,7 @@ from quorate.kernel.ids import TopicName
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.eventually import eventually
 from tests.integration.exactly_once_copier import Copier
+from tests.integration.exactly_once_copier_java import JavaCopier
 from tests.integration.wire_client import WireClient
 from tests.peers.quorate_cluster import IDS, QuorateCluster
 
@@ -27,6 +28,8 @@ KILLS = 30 if IS_HEAVY else 2
 SOURCE_PARTITIONS = 3
 TARGET_PARTITIONS = 4
 DEADLINE_S = 120.0
+
+Copiers = Sequence[Copier | JavaCopier]
 
 
 @pytest.fixture
@@ -91,36 +94,61 @@ def under_way(cluster: QuorateCluster) -> list[str]:
     return found
 
 
-def wait_for_a_commit(copiers: Sequence[Copier]) -> None:
-    before = sum(copier.committed for copier in copiers)
-    eventually(lambda: sum(copier.committed for copier in copiers) > before, "a commit", DEADLINE_S)
-
-
 def test_every_record_is_copied_exactly_once_while_nodes_are_killed(cluster: QuorateCluster) -> None:
+    copy_while_nodes_are_killed(cluster, Copier)
+
+
+@pytest.mark.heavy
+@pytest.mark.peer
+@pytest.mark.skipif(not IS_HEAVY, reason="takes minutes; runs with QUORATE_HEAVY=1")
+def test_java_copies_every_record_exactly_once_while_nodes_are_killed(
+    cluster: QuorateCluster, kafka_classpath: str
+) -> None:
+    copy_while_nodes_are_killed(cluster, JavaCopier)
+
+
+def copy_while_nodes_are_killed(cluster: QuorateCluster, copier_type: type[Copier] | type[JavaCopier]) -> None:
     create(cluster, "source", SOURCE_PARTITIONS)
     create(cluster, "target", TARGET_PARTITIONS)
     copiers = [
-        Copier(cluster.bootstrap, f"copier-{number}", source="source", target="target", group="copiers")
+        copier_type(cluster.bootstrap, f"copier-{number}", source="source", target="target", group="copiers")
         for number in range(2)
     ]
     for copier in copiers:
         copier.start()
+    try:
+        _kill_until_all_is_copied(cluster, copiers)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; what failed: {[copier.failures for copier in copiers]}") from error
+    finally:
+        for copier in copiers:
+            copier.stop()
+
+    expected = Counter(f"copy of {number}".encode() for number in range(RECORDS))
+    assert committed_values(cluster.bootstrap, "target", TARGET_PARTITIONS) == expected
+    eventually(lambda: not under_way(cluster), "all transactions to come to their end", DEADLINE_S)
+
+
+def commits(copiers: Copiers) -> int:
+    return sum(copier.committed for copier in copiers)
+
+
+def wait_for_commits(copiers: Copiers, count: int) -> None:
+    eventually(lambda: commits(copiers) >= count, f"{count} commits", DEADLINE_S)
+
+
+def _kill_until_all_is_copied(cluster: QuorateCluster, copiers: Copiers) -> None:
     victims = cycle(IDS)
     for kill in range(KILLS):
+        target = commits(copiers) + 1
         write_source(cluster.bootstrap, kill * RECORDS // KILLS, (kill + 1) * RECORDS // KILLS)
-        wait_for_a_commit(copiers)
+        wait_for_commits(copiers, target)
         victim = next(victims)
         cluster.kill([victim])
         cluster.restart([victim])
 
-    expected = Counter(f"copy of {number}".encode() for number in range(RECORDS))
     eventually(
         lambda: committed_values(cluster.bootstrap, "target", TARGET_PARTITIONS).total() >= RECORDS,
-        f"all copies; failures: {[copier.failures for copier in copiers]}",
+        "all copies",
         DEADLINE_S,
     )
-    for copier in copiers:
-        copier.stop()
-
-    assert committed_values(cluster.bootstrap, "target", TARGET_PARTITIONS) == expected
-    eventually(lambda: not under_way(cluster), "all transactions to come to their end", DEADLINE_S)
