@@ -5,7 +5,7 @@ from random import Random
 from typing import TypeVar
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicName
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -21,7 +21,7 @@ from quorate.protocol.schema import Request, Response
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records
-from tests.simulation.replication.cluster import NODE_IDS, ReplicatedCluster
+from tests.simulation.replication.cluster import ReplicatedCluster
 from tests.simulation.replication.history import History, HistoryBroken
 from tests.simulation.world.kafka_connection import KafkaConnection
 from tests.simulation.world.served_node import PORT
@@ -48,6 +48,8 @@ _RETRIED = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
+#: What an idempotent producer is told where its last records are gone: it begins anew.
+_SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class NoAnswer(Exception):
@@ -87,7 +89,7 @@ class Client:
     async def find_leaders(self) -> None:
         """From any node, as it comes."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
-        answer = await self.call(self.random.choice(NODE_IDS), request, 9, MetadataResponse)
+        answer = await self.call(self.random.choice(self.cluster.node_ids), request, 9, MetadataResponse)
         for topic in answer.topics:
             for partition in topic.partitions:
                 if partition.leader_id >= 0:
@@ -105,7 +107,9 @@ class Client:
 
     async def create_topic(self) -> None:
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
-        await self.call(NODE_IDS[0], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7, CreateTopicsResponse)
+        await self.call(
+            self.cluster.node_ids[0], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7, CreateTopicsResponse
+        )
 
 
 class Producer(Client):
@@ -116,6 +120,7 @@ class Producer(Client):
         self._is_idempotent = is_idempotent
         self._producer_id: int | None = None
         self._sequence = 0
+        self._asked_epoch = NO_LEADER_EPOCH
         self._count = 0
 
     async def run(self) -> None:
@@ -145,14 +150,18 @@ class Producer(Client):
         request = ProduceRequest(
             acks=-1, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
         )
+        self._asked_epoch = self.cluster.leader_epoch(leader, TopicName(TOPIC), partition)
         answer = await self.call(leader, request, 11, ProduceResponse)
         return answer.responses[0].partition_responses[0]
 
     def _is_acknowledged(self, partition: int, answer: PartitionProduceResponse, values: Sequence[bytes]) -> bool:
         if answer.error_code == ErrorCode.NONE:
-            self.history.acknowledged(partition, answer.base_offset, values)
+            self.history.acknowledged(partition, answer.base_offset, values, self._asked_epoch)
             self._sequence += len(values)
             return True
+        if self.history.has_lost(partition) and answer.error_code in _SEQUENCE_LOST:
+            self._producer_id, self._sequence = None, 0
+            return False
         if answer.error_code not in _RETRIED:
             raise HistoryBroken(f"{self.name} was told {ErrorCode(answer.error_code)!r}: {answer.error_message}")
         self.leaders.pop(partition, None)
@@ -175,7 +184,7 @@ class Producer(Client):
         if not self._is_idempotent or self._producer_id is not None:
             return True
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        answer = await self.call(self.random.choice(NODE_IDS), request, 4, InitProducerIdResponse)
+        answer = await self.call(self.random.choice(self.cluster.node_ids), request, 4, InitProducerIdResponse)
         if answer.error_code == ErrorCode.NONE:
             self._producer_id = answer.producer_id
         return self._producer_id is not None
@@ -203,6 +212,7 @@ class Reader(Client):
                 if source is None:
                     await self.pause()
                     continue
+                epoch = self.cluster.leader_epoch(source, TopicName(TOPIC), partition)
                 data = await self._fetch(source, partition, position)
             except NoAnswer:
                 self.leaders.pop(partition, None)
@@ -211,13 +221,15 @@ class Reader(Client):
                 continue
             if data.preferred_read_replica >= 0:
                 source = data.preferred_read_replica
+            elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.history.has_lost(partition):
+                return
             elif data.error_code != ErrorCode.NONE:
                 self._check_error(data, position)
                 self.leaders.pop(partition, None)
                 source = None
                 await self.pause()
             else:
-                position = self._take(partition, position, data)
+                position = self._take(partition, position, data, epoch)
 
     def _check_error(self, data: PartitionData, position: Offset) -> None:
         if data.error_code not in _RETRIED:
@@ -243,7 +255,7 @@ class Reader(Client):
         answer = await self.call(node_id, request, 11, FetchResponse)
         return answer.responses[0].partitions[0]
 
-    def _take(self, partition: int, position: Offset, data: PartitionData) -> Offset:
+    def _take(self, partition: int, position: Offset, data: PartitionData, epoch: LeaderEpoch) -> Offset:
         records = data.records or b""
         assert isinstance(records, bytes | bytearray | memoryview)
         for offset, value in values_of(bytes(records)):
@@ -253,7 +265,7 @@ class Reader(Client):
                 raise HistoryBroken(f"{self.name} skipped from {position} to {offset} of partition {partition}")
             if offset >= data.high_watermark:
                 raise HistoryBroken(f"{self.name} was shown {offset} beyond the watermark {data.high_watermark}")
-            self.history.read(partition, offset, value, self.name)
+            self.history.read(partition, offset, value, self.name, epoch)
             position = Offset(offset + 1)
         return position
 

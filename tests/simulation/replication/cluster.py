@@ -1,31 +1,36 @@
-"""Three production nodes in the world, and what is needed to look into them."""
+"""Production nodes in the world, and what is needed to look into them."""
 
 import asyncio
+
+import msgspec
 
 from quorate.broker.config import Durability, NodeConfig, parse_node_config
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIndex, TopicName
 from quorate.metadata.image import MetadataImage, TopicPartition
 from tests.simulation.world.host import HostDied
 from tests.simulation.world.served_node import PORT, start
 from tests.simulation.world.world import World
 
-NODE_IDS = (NodeId(1), NodeId(2), NodeId(3))
-_CONFIGS = {
-    "min.insync.replicas": 2,
-    "default.replication.factor": 3,
-    "replica.lag.time.max.ms": 2_000,
-    "group.initial.rebalance.delay.ms": 0,
-}
+_VOTERS = 3
+
+
+class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
+    durability: Durability = Durability.FSYNC
+    #: The first three vote. With more than three, who leads the quorum need not have a replica.
+    nodes: int = 3
+    #: Below the session of a broker, so that a replica may be out of sync and alive, and its leader cut off.
+    lag_ms: int = 2_000
 
 
 class ReplicatedCluster:
-    def __init__(self, world: World, durability: Durability) -> None:
+    def __init__(self, world: World, shape: ClusterShape) -> None:
         self.world = world
-        self.durability = durability
-        self.hosts = {node_id: world.add_host(f"n{node_id}") for node_id in NODE_IDS}
+        self.shape = shape
+        self.node_ids = tuple(NodeId(number) for number in range(1, shape.nodes + 1))
+        self.hosts = {node_id: world.add_host(f"n{node_id}") for node_id in self.node_ids}
         self.client_host = world.add_host("client", "10.0.9.9")
         #: Of nodes that take requests, as far as anybody can know.
         self.nodes: dict[NodeId, Node] = {}
@@ -34,7 +39,7 @@ class ReplicatedCluster:
         self._newest_image = MetadataImage()
 
     async def start(self) -> None:
-        await asyncio.gather(*(self.bring_up(node_id) for node_id in NODE_IDS))
+        await asyncio.gather(*(self.bring_up(node_id) for node_id in self.node_ids))
 
     async def bring_up(self, node_id: NodeId) -> None:
         """Boot and start, as often as it takes: the power may fail in the middle of it."""
@@ -102,16 +107,33 @@ class ReplicatedCluster:
         topics = self.newest_image().topics.values()
         return {state.leader for topic in topics for state in topic.partitions.values() if state.has_leader}
 
+    def quorum_leader(self) -> NodeId | None:
+        for node_id, node in self.nodes.items():
+            if self.hosts[node_id].is_alive and node.quorum.driver.state.can_decide:
+                return node_id
+        return None
+
+    def leader_epoch(self, node_id: int, topic: TopicName, partition: int) -> LeaderEpoch:
+        """As this node knows it now."""
+        state = self.newest_image().partition(topic, PartitionIndex(partition))
+        node = self.nodes.get(NodeId(node_id))
+        if node is not None and self.hosts[NodeId(node_id)].is_alive:
+            state = node.metadata.image.partition(topic, PartitionIndex(partition))
+        return NO_LEADER_EPOCH if state is None else state.leader_epoch
+
     def address_of(self, node_id: int) -> str:
         return self.hosts[NodeId(node_id)].address
 
     def _config(self, node_id: NodeId) -> NodeConfig:
-        voters = "".join(f'{other} = "{host.address}:9093"\n' for other, host in self.hosts.items())
-        configs = "".join(f'"{name}" = {value}\n' for name, value in _CONFIGS.items())
+        voters = "".join(f'{voter} = "{self.hosts[voter].address}:9093"\n' for voter in self.node_ids[:_VOTERS])
+        configs = (
+            '"min.insync.replicas" = 2\n"default.replication.factor" = 3\n"group.initial.rebalance.delay.ms" = 0\n'
+            f'"replica.lag.time.max.ms" = {self.shape.lag_ms}\n'
+        )
         address = self.hosts[node_id].address
         return parse_node_config(
             f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\nrack = "rack-{node_id}"\n'
-            f'listen = "{address}:{PORT}"\npeer_listen = "{address}:9093"\ndurability = "{self.durability}"\n'
+            f'listen = "{address}:{PORT}"\npeer_listen = "{address}:9093"\ndurability = "{self.shape.durability}"\n'
             f"[voters]\n{voters}[configs]\n{configs}"
         )
 

@@ -1,6 +1,7 @@
 """One run from one seed: a cluster, clients that write and read, faults; in the end everything is where it must be."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from random import Random
 
 import msgspec
 
@@ -9,7 +10,7 @@ from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
 from quorate.metadata.image import PartitionState
 from quorate.storage.log import PartitionLog
 from tests.simulation.replication.clients import PARTITION_COUNT, TOPIC, Client, Producer, Reader, values_of
-from tests.simulation.replication.cluster import NODE_IDS, ReplicatedCluster
+from tests.simulation.replication.cluster import ClusterShape, ReplicatedCluster
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.history import History, HistoryBroken
 from tests.simulation.replication.watching import ReplicaWatch
@@ -22,37 +23,50 @@ _SLOW_SYNCS = WorkDelay(minimum_ms=10, maximum_ms=60, slow_probability=0.05, slo
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    durability: Durability
+    shape: ClusterShape
     acknowledged: int
     read: int
     #: How often a high watermark moved on a leader.
     advances: int
+    #: How often records went with the power of the last replica in sync, as durability ``os`` permits.
+    losses: int
     #: How often the partitions changed their leaders.
     elections: int
     virtual_s: float
     digest: str
 
 
-def run_seed(seed: int) -> Report:
-    """Raises with the seed in its text if an invariant does not hold."""
+def run_seed(seed: int, shape: ClusterShape | None = None, faults: Sequence[str] = ()) -> Report:
+    """Raises if an invariant does not hold. Shape and faults are drawn unless they are given."""
     with World(seed, work_delay=_SLOW_SYNCS if seed % 3 == 0 else None) as world:
-        durability = Durability.OS if seed % 4 == 0 else Durability.FSYNC
-        cluster = ReplicatedCluster(world, durability)
-        history, watch = History(), ReplicaWatch(cluster)
+        shape = shape or draw_shape(seed)
+        cluster = ReplicatedCluster(world, shape)
+        history = History()
+        watch = ReplicaWatch(cluster, history)
         with watch.watching():
-            world.run(_scenario(cluster, history), within_s=900)
+            world.run(_scenario(cluster, history, faults), within_s=900)
         return Report(
-            durability=durability,
+            shape=shape,
             acknowledged=history.acknowledged_count,
             read=history.read_count,
             advances=watch.advances,
+            losses=watch.losses,
             elections=sum(state.leader_epoch for state in _partitions(cluster).values()),
             virtual_s=world.now,
             digest=world.trace.digest(),
         )
 
 
-async def _scenario(cluster: ReplicatedCluster, history: History) -> None:
+def draw_shape(seed: int) -> ClusterShape:
+    random = Random(f"{seed}/shape")
+    return ClusterShape(
+        durability=Durability.OS if seed % 4 == 0 else Durability.FSYNC,
+        nodes=random.choice([3, 3, 5]),
+        lag_ms=random.choice([400, 2_000]),
+    )
+
+
+async def _scenario(cluster: ReplicatedCluster, history: History, faults: Sequence[str]) -> None:
     world, host = cluster.world, cluster.client_host
     await cluster.start()
     await host.run(Client(cluster, history, "first").create_topic())
@@ -62,7 +76,7 @@ async def _scenario(cluster: ReplicatedCluster, history: History) -> None:
     ]
     for client in clients:
         host.spawn(client.run())
-    await Faults(cluster, world.random).run(world.random.randint(5, 12))
+    await Faults(cluster, world.random).run(world.random.randint(5, 12), faults)
     await world.until(lambda: _is_well(cluster), within_s=_RECOVERED_WITHIN_S)
     before = history.acknowledged_count
     await world.until(lambda: history.acknowledged_count > before + 3, within_s=_RECOVERED_WITHIN_S)
@@ -77,14 +91,15 @@ def _partitions(cluster: ReplicatedCluster) -> Mapping[PartitionIndex, Partition
 
 
 def _is_well(cluster: ReplicatedCluster) -> bool:
-    """Every partition has a leader, and all of its replicas are in sync."""
-    return all(state.has_leader and len(state.isr) == 3 for state in _partitions(cluster).values())
+    """Every partition has a leader, all of its replicas are in sync, and none is on its way elsewhere."""
+    states = _partitions(cluster).values()
+    return all(state.has_leader and len(state.isr) == len(state.replicas) == 3 for state in states)
 
 
 def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[PartitionLog, Offset]]:
-    found = {}
-    for node_id in NODE_IDS:
-        for index in range(PARTITION_COUNT):
+    found: dict[tuple[NodeId, int], tuple[PartitionLog, Offset]] = {}
+    for index, state in _partitions(cluster).items():
+        for node_id in state.replicas:
             replica = cluster.nodes[node_id].partitions.replica(TopicName(TOPIC), PartitionIndex(index))
             found[node_id, index] = replica.log, replica.high_watermark
     return found
@@ -93,8 +108,8 @@ def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[Partitio
 def _is_level(cluster: ReplicatedCluster) -> bool:
     """Nothing is on its way any more: everybody has everything, and knows that it is committed."""
     logs = _logs(cluster)
-    ends = [{logs[node_id, index][0].log_end_offset for node_id in NODE_IDS} for index in range(PARTITION_COUNT)]
-    return all(len(end) == 1 for end in ends) and all(log.log_end_offset == mark for log, mark in logs.values())
+    ends = {(index, log.log_end_offset) for (_, index), (log, _) in logs.items()}
+    return len(ends) == PARTITION_COUNT and all(log.log_end_offset == mark for log, mark in logs.values())
 
 
 def _check_logs(cluster: ReplicatedCluster, history: History) -> None:

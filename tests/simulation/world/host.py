@@ -47,6 +47,8 @@ class SimulatedHost:
         self.clock = HostClock(world.scheduler)
         self.disk = SimulatedDisk(Random(f"{world.seed}/{name}/disk"))
         self.disk.on_power_cut = self.power_off
+        #: Whether what was not synced before this life is gone.
+        self.was_off = False
         self._world = world
         self._has_power = True
         self._spawned: dict[asyncio.Task[Any], None] = {}
@@ -109,6 +111,7 @@ class SimulatedHost:
     def boot(self) -> None:
         """A new life, after ``kill`` or ``power_off``. The caller starts the code that it shall run."""
         assert not self.is_alive, f"{self.name} is running"
+        self.was_off = not self._has_power
         if not self._has_power:
             self._has_power = True
             self.disk.crash()
