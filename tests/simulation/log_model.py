@@ -2,12 +2,14 @@
 
 import msgspec
 
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.records.batch import BatchHeader, check_crc, iterate_batches
+from quorate.records.control import marker_of_batch
 from quorate.records.record import Record, iterate_records
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.state import LogState
+from tests.simulation.committed_reader import committed_records
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
@@ -19,6 +21,27 @@ class StoredBatch(msgspec.Struct, frozen=True):
         return list(iterate_records(self.content))
 
 
+class Transactions(msgspec.Struct, frozen=True):
+    """What the markers in a row of batches say about the others, each by its base offset."""
+
+    aborted: set[Offset]
+    open: dict[ProducerId, list[Offset]]
+
+
+def transactions_in(batches: list[StoredBatch]) -> Transactions:
+    found = Transactions(set(), {})
+    for batch in batches:
+        header = batch.header
+        if header.is_control:
+            ended = found.open.pop(header.producer_id, [])
+            marker = marker_of_batch(batch.content)
+            if marker is not None and not marker.is_commit:
+                found.aborted.update(ended)
+        elif header.is_transactional:
+            found.open.setdefault(header.producer_id, []).append(header.base_offset)
+    return found
+
+
 class LogModel:
     """The history of one log. The bounds are what a crash may leave; the log itself knows what it holds now."""
 
@@ -28,6 +51,7 @@ class LogModel:
         self.lowest_start = Offset(0)  # The start of the log must not be below after a crash.
         self.highest_start = Offset(0)  # Nor above: nobody asked for that.
         self.cleaned_up_to = Offset(0)  # Below, records may have been compacted away.
+        self.committed_up_to = Offset(0)  # Below, no truncation takes anything away, nor the end of a transaction.
         # The highest offset of each key that compaction has ever seen; it may since have been truncated.
         self.superseding: dict[bytes | None, Offset] = {}
 
@@ -50,11 +74,15 @@ class LogModel:
         self.batches = [batch for batch in self.batches if batch.header.next_offset <= end]
         self.durable_end = min(self.durable_end, end)
         self.cleaned_up_to = min(self.cleaned_up_to, end)
+        self.committed_up_to = min(self.committed_up_to, end)
 
     def begin_compaction(self, end: Offset) -> None:
         self.cleaned_up_to = max(self.cleaned_up_to, end)
+        aborted = transactions_in(self.batches).aborted
         for batch in self.batches:
-            for record in batch.records if batch.header.next_offset <= end else ():
+            if batch.header.next_offset > end or batch.header.is_control or batch.header.base_offset in aborted:
+                continue
+            for record in batch.records:
                 self.superseding[record.key] = max(record.offset, self.superseding.get(record.key, record.offset))
 
 
@@ -89,6 +117,30 @@ def check_recovered(log: PartitionLog, model: LogModel) -> None:
     assert log.synced_end_offset == log.log_end_offset
     check_content(log, model)
     check_consistent(log)
+    check_transactions(log, model)
+
+
+def check_transactions(log: PartitionLog, model: LogModel) -> None:
+    """Whether a reader of committed records sees those, and no others, up to the first open transaction."""
+    batches = [batch for batch in model.batches if batch.header.next_offset <= log.log_end_offset]
+    transactions = transactions_in(batches)
+    first_open = min((offsets[0] for offsets in transactions.open.values()), default=log.log_end_offset)
+    starts = (entry.transaction_start for _, entry in log.producers if entry.transaction_start is not None)
+    stable = min(starts, default=log.log_end_offset)
+    if first_open >= log.log_start_offset:
+        assert stable == first_open, "stable up to elsewhere than the first open transaction"
+    shown = [
+        record.offset
+        for batch in read_all(log)
+        if not batch.header.is_control
+        and batch.header.base_offset not in transactions.aborted
+        and batch.header.base_offset < stable
+        for record in batch.records
+        if record.offset >= log.log_start_offset
+    ]
+    assert [record.offset for record in committed_records(log, stable, max_bytes=700)] == shown, (
+        "not the committed records"
+    )
 
 
 def check_content(log: PartitionLog, model: LogModel) -> None:
@@ -108,7 +160,13 @@ def _check_compacted(held: list[StoredBatch], wanted: list[StoredBatch], model: 
     kept = {record.offset: record for batch in held for record in batch.records}
     for offset, record in kept.items():
         assert originals[offset] == record, f"the record at {offset} has changed"
-    latest = {record.key: offset for offset, record in sorted(originals.items())}
+    aborted = transactions_in(model.batches).aborted
+    latest = {
+        record.key: record.offset
+        for batch in wanted
+        if not batch.header.is_control and batch.header.base_offset not in aborted
+        for record in batch.records
+    }
     for key, offset in latest.items():
         may_go = originals[offset].value is None or model.superseding.get(key, offset) > offset
         assert offset in kept or (may_go and offset < model.cleaned_up_to), f"the latest record of {key!r} is lost"
@@ -147,10 +205,12 @@ def _check_producers(log: PartitionLog, held: list[StoredBatch]) -> None:
     for producer_id, entry in replayed:
         known = log.producers.get(producer_id)
         assert known is not None, f"producer {producer_id} is forgotten"
-        if log.config.compacts:
+        if not entry.batches:
+            assert known.epoch >= entry.epoch
+        elif log.config.compacts:
             # A snapshot may know a batch that was compacted away because of a later one, since truncated.
             assert known.epoch >= entry.epoch
-            assert known.batches[-1].last_offset >= entry.batches[-1].last_offset, f"{producer_id} is behind"
+            assert known.epoch > entry.epoch or known.batches[-1].last_offset >= entry.batches[-1].last_offset
         else:
             assert known.epoch == entry.epoch
             assert known.batches[-len(entry.batches) :] == entry.batches, f"batches of {producer_id} are forgotten"

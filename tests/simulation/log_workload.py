@@ -5,6 +5,7 @@ from random import Random
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.builder import FIRST_OFFSET, build_batch
+from quorate.records.control import EndTransactionMarker, TransactionEnd, build_end_transaction_marker
 from quorate.records.record import Record
 from quorate.storage.cleaner import clean
 from quorate.storage.config import LogConfig
@@ -18,9 +19,11 @@ from tests.simulation.log_model import (
     check_consistent,
     check_content,
     check_recovered,
+    check_transactions,
 )
 
 DIRECTORY = "/data/topic-0"
+_TRANSACTIONAL = (4, 5)  # The ids of transactional producers.
 
 
 class LogWorkload:
@@ -67,6 +70,8 @@ class LogWorkload:
         operations = {
             self._append: 30,
             self._append_idempotent: 20,
+            self._append_transactional: 14,
+            self._end_transaction: 8,
             self._retry: 8,
             self._append_to_full_disk: 2,
             self._replicate: 8,
@@ -120,6 +125,36 @@ class LogWorkload:
         if known and self.random.random() < 0.05:
             epoch, sequence = ProducerEpoch(epoch + 1), 0
         self._append_batch(self._batch(producer_id, epoch, sequence))
+
+    def _append_transactional(self) -> None:
+        producer_id = ProducerId(self.random.choice(_TRANSACTIONAL))
+        known = self.log.producers.get(producer_id)
+        epoch, sequence = (known.epoch, known.last_sequence + 1) if known else (ProducerEpoch(0), 0)
+        self._append_batch(self._batch(producer_id, epoch, sequence, is_transactional=True))
+
+    def _end_transaction(self) -> None:
+        """With the epoch of the records, or with the next one, as coordinators do from transaction version 2 on."""
+        producer_id = ProducerId(self.random.choice(_TRANSACTIONAL))
+        known = self.log.producers.get(producer_id)
+        if known is None:
+            return
+        end = TransactionEnd(
+            producer_id=producer_id,
+            producer_epoch=ProducerEpoch(known.epoch + self.random.choice([0, 1])),
+            marker=EndTransactionMarker(is_commit=self.random.random() < 0.5, coordinator_epoch=0),
+        )
+        content = build_end_transaction_marker(
+            end.marker,
+            producer_id=producer_id,
+            producer_epoch=end.producer_epoch,
+            timestamp_ms=self.now_ms,
+            base_offset=self.log.log_end_offset,
+            leader_epoch=self.epoch,
+        )
+        try:
+            self.log.append_marker(end, leader_epoch=self.epoch, now_ms=self.now_ms)
+        finally:
+            self.model.begin_append(content)
 
     def _append_batch(self, batch: bytes) -> None:
         buffer = bytearray(batch)
@@ -207,7 +242,8 @@ class LogWorkload:
     def _truncate(self) -> None:
         """Only what is not committed is truncated, and only what is committed was compacted."""
         start, end = self.log.log_start_offset, self.log.log_end_offset
-        offset = Offset(self.random.randint(max(start, end - 30, self.model.cleaned_up_to), end))
+        floor = max(start, end - 30, self.model.cleaned_up_to, self.model.committed_up_to)
+        offset = Offset(self.random.randint(floor, end))
         holder = next((batch for batch in self.model.batches if batch.header.last_offset >= offset), None)
         new_end = min(offset, holder.header.base_offset) if holder else offset
         self.model.durable_end = min(self.model.durable_end, new_end)
@@ -221,7 +257,7 @@ class LogWorkload:
         self.model.highest_start = max(self.model.highest_start, offset)
         self.log.truncate_fully_and_start_at(offset)
         self.model.batches = []
-        self.model.cleaned_up_to = Offset(0)
+        self.model.cleaned_up_to = self.model.committed_up_to = Offset(0)
         self.model.durable_end = self.model.lowest_start = self.model.highest_start = offset
 
     def _delete_records(self) -> None:
@@ -232,6 +268,8 @@ class LogWorkload:
 
     def _compact(self) -> None:
         """Another thread compacts while the loop may append, delete and truncate."""
+        self.model.committed_up_to = max(self.model.committed_up_to, self.model.durable_end)
+        self.log.commit_transactions_up_to(self.model.committed_up_to)
         plan = self.log.plan_cleaning(self.now_ms)
         if plan is None:
             return
@@ -265,9 +303,16 @@ class LogWorkload:
     def _look(self) -> None:
         check_content(self.log, self.model)
         check_consistent(self.log)
+        check_transactions(self.log, self.model)
 
     def _batch(
-        self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int, base_offset: Offset = FIRST_OFFSET
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        sequence: int,
+        base_offset: Offset = FIRST_OFFSET,
+        *,
+        is_transactional: bool = False,
     ) -> bytes:
         random = self.random
         records = [
@@ -286,4 +331,5 @@ class LogWorkload:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
+            is_transactional=is_transactional,
         )

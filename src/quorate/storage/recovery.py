@@ -31,12 +31,13 @@ from quorate.storage.file_names import (
     path_of,
 )
 from quorate.storage.index_repair import indexes_are_usable, rebuild_indexes
-from quorate.storage.producer_recovery import rebuild_producers, remove_stale_snapshots
+from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots, remove_stale_snapshots
 from quorate.storage.segment import Segment
 from quorate.storage.segment_recovery import recover_segment
 from quorate.storage.segments import Segments
 from quorate.storage.state import LogState
 from quorate.storage.swap import finish_swaps
+from quorate.storage.transaction_index import TransactionIndex
 
 
 class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,7 @@ class _Recovery:
         self._log_end = self._log_start
         # Up to here the transaction indexes tell all that was aborted; the rest is found again by replaying the log.
         self._transactions_known_to = self._scanned_from
+        self._damaged_indexes: list[TransactionIndex] = []
         self._trusted: list[Segment] = []
         self._scanned: list[Segment] = []
         self._scanned_epochs: list[EpochStart] = []
@@ -108,7 +110,9 @@ class _Recovery:
         producers = rebuild_producers(
             self._disk, self._directory, segments, snapshot_up_to=min(self._transactions_known_to, self._log_end)
         )
-        self._store_transactions()
+        for segment in segments:
+            if segment.transaction_index in self._damaged_indexes:
+                segment.transaction_index.replace()
         log_start = max(self._log_start, segments.first.base_offset)
         epochs = self._epochs(log_start)
         durability = Durability(
@@ -171,17 +175,16 @@ class _Recovery:
         if segment.base_offset not in self._transaction_indexes:
             return
         index = segment.transaction_index
-        if segment.base_offset < self._recovery_point and index.is_usable():
+        if segment.base_offset >= self._recovery_point:
+            index.forget()
+            index.remove()
+        elif index.is_usable():
             index.truncate_to(self._recovery_point)
         else:
-            index.reset()
+            # The file stays until all of it is known again: without it, nobody would look for what it should hold.
+            index.forget()
+            self._damaged_indexes.append(index)
             self._transactions_known_to = min(self._transactions_known_to, segment.base_offset)
-
-    def _store_transactions(self) -> None:
-        """Those of complete segments, where the replay found some again."""
-        for segment in self._trusted:
-            if segment.transaction_index.has_unstored:
-                segment.transaction_index.replace()
 
     def _scan(self, segment: Segment) -> None:
         self._check_transactions(segment)
@@ -199,6 +202,8 @@ class _Recovery:
     def _start_over(self) -> None:
         """The log's start is durable but the records up to it are not: it is empty and starts where it should."""
         self._drop(self._trusted + self._scanned)
+        # A transaction that a snapshot has open may have ended in what is lost, and will not end again.
+        remove_snapshots(self._disk, self._directory, above=Offset(-1))
         self._trusted, self._scanned, self._scanned_epochs = [], [], []
         self._log_end = self._log_start
 

@@ -68,17 +68,18 @@ class TransactionIndex:
             entries.append(aborted)
 
     def truncate_to(self, offset: Offset) -> None:
-        """Forget the transactions that ended at or above the offset: there they are open again."""
+        """Forget the transactions that ended at or above the offset, durably: there they are open again."""
         entries = self._loaded()
         kept = bisect_left(entries, offset, key=attrgetter("last_offset"))
         del entries[kept:]
         if kept < self._stored:
-            self._open().truncate(kept * _ENTRY.size)
+            file = self._open()
+            file.truncate(kept * _ENTRY.size)
+            file.sync()
             self._stored = kept
 
-    def reset(self) -> None:
-        """Forget every entry, also in a file that is damaged."""
-        self._disk.remove(self.path)
+    def forget(self) -> None:
+        """Know of nothing any more, whatever the file says; it is as it was until ``replace`` or ``remove``."""
         self._entries, self._stored = [], 0
 
     def store(self) -> None:

@@ -9,17 +9,10 @@ from quorate.records.batch import iterate_batches
 from quorate.storage.cleaner import clean
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
+from tests.simulation.committed_reader import committed_records, last_stable_offset
 from tests.simulation.disk import PowerCutError, SimulatedDisk
 from tests.unit.storage.batches import NOW_MS, append, batch_of, open_log
-from tests.unit.storage.transactions import (
-    FIRST,
-    SECOND,
-    committed_records,
-    committed_values,
-    end,
-    last_stable_offset,
-    transactional,
-)
+from tests.unit.storage.transactions import FIRST, SECOND, committed_values, end, transactional
 
 CONFIG = LogConfig(
     segment_bytes=300,
@@ -174,7 +167,7 @@ def test_random_transactions_read_the_same_after_any_number_of_rounds(disk: Simu
     for producer in (FIRST, SECOND):
         end(log, producer, commit=False)
 
-    assert {record.key: record.value for record in committed_records(log)} == expected
+    assert {record.key: record.value for record in committed_records(log, last_stable_offset(log))} == expected
 
 
 def test_a_power_cut_at_any_step_of_the_exchange_shows_no_aborted_record(disk: SimulatedDisk) -> None:

@@ -7,16 +7,10 @@ from quorate.kernel.ids import Offset, ProducerEpoch
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from quorate.storage.transaction_index import AbortedTransaction
+from tests.simulation.committed_reader import last_stable_offset
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import append, append_values, open_log, produced
-from tests.unit.storage.transactions import (
-    FIRST,
-    SECOND,
-    committed_values,
-    end,
-    last_stable_offset,
-    write,
-)
+from tests.unit.storage.transactions import FIRST, SECOND, committed_values, end, write
 
 
 @pytest.fixture
