@@ -120,7 +120,7 @@ def test_at_no_moment_does_a_manifest_name_what_is_not_there(share: int) -> None
             backup.reading |= view.reading
         try:
             backup.assert_whole()
-            for each in backup.reading.copy():
+            for each in backup.restores.unfinished():  # Those of killed commands, too.
                 backup.restores.put_abandoned(each)
             backup.reading.clear()
             backup.prune(keep_last=1)
