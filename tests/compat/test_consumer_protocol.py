@@ -186,5 +186,6 @@ def test_running_classic_group_moves_to_the_new_protocol_and_back(
 
 
 def group_type(bootstrap: str, group: str) -> str:
-    listed = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_groups().result()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = admin.list_consumer_groups().result()
     return next(str(each.type.name) for each in listed.valid if each.group_id == group)
