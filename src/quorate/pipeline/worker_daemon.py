@@ -24,7 +24,8 @@ def load_what_tasks_need() -> None:
     import pyspark.worker  # noqa: F401
 
     import quorate.backup.segment_verification
-    import quorate.pipeline.copy_task  # noqa: F401
+    import quorate.pipeline.copy_task
+    import quorate.pipeline.data_source.source  # noqa: F401
 
 
 def main() -> None:

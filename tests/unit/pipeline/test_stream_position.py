@@ -119,7 +119,14 @@ def test_topic_that_was_created_again_is_a_loss() -> None:
 def test_nothing_is_lost_where_nothing_is_missing() -> None:
     assert find_loss(at(3), live(9), {}) is None
     assert find_loss(at(3), live(9, partition=1), {}) is None
-    assert find_loss({}, live(9, start=4), {}) is None
+    assert find_loss({}, live(9), {}) is None
+
+
+def test_beginning_of_a_new_partition_that_was_deleted_is_a_loss() -> None:
+    loss = find_loss({}, live(9, start=4), {})
+    assert loss is not None
+    assert loss.message == "offsets 0 to 3 of the new partition orders-0 were deleted before they were read"
+    assert loss.begin == 4
 
 
 def test_partition_that_is_gone_is_named() -> None:

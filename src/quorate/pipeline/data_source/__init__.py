@@ -1,4 +1,5 @@
-"""The Spark data source ``quorate``: a backup or a live cluster as rows. Only what is named ``source`` knows Spark.
+"""The Spark data source ``quorate``: a backup or a live cluster as rows.
 
-The rest works without it: options, plans and readers are plain Python, and give Arrow batches.
+Only ``source``, ``stream_source`` and ``export`` know Spark. Options, plans and readers are plain Python, give Arrow
+batches and work without it.
 """

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -195,15 +195,11 @@ def _moment(options: Mapping[str, str], name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        return msgspec.convert(int(text) / 1000, datetime, strict=False) if text.isdigit() else _iso(text)
-    except (ValueError, msgspec.ValidationError):
+        return datetime.fromtimestamp(int(text) / 1000, UTC) if text.isdigit() else datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
         raise QuorateError(
             f"option {name}: {text!r} is no time such as 2026-01-31T23:59:59Z, nor milliseconds since 1970"
         ) from None
-
-
-def _iso(text: str) -> datetime:
-    return datetime.fromisoformat(text)
 
 
 def _isolation(options: Mapping[str, str]) -> IsolationLevel:

@@ -1,4 +1,4 @@
-"""What Spark sees: the data source ``quorate`` and its readers. The only module here that knows Spark.
+"""What Spark sees: the data source ``quorate`` and its readers.
 
 Filters are options and not pushed down: Spark 4.3 keeps what was pushed for one query and applies it to the next one
 on the same DataFrame. Nor does it say which columns a query needs; the option ``columns`` does.
@@ -7,6 +7,7 @@ on the same DataFrame. Nor does it say which columns a query needs; the option `
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -74,8 +75,6 @@ def read_task(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
 
 def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
     """A schema that the user gave chooses columns; it cannot change their types."""
-    import msgspec
-
     for field in schema.fields:
         if field.name not in COLUMN_TYPES or field.dataType.simpleString() != COLUMN_TYPES[field.name]:
             raise QuorateError(

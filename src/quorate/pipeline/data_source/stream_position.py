@@ -61,7 +61,7 @@ def find_loss(
     if topic is not None and topic.topic_id != partition.topic_id:
         return Loss(message=f"topic {name.topic} was deleted and created again", begin=log_start)
     if known is None:
-        if not start or log_start == 0:
+        if log_start == 0:
             return None
         message = f"offsets 0 to {log_start - 1} of the new partition {name} were deleted before they were read"
         return Loss(message=message, begin=log_start)

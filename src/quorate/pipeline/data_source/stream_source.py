@@ -77,10 +77,14 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_position(advance(position, partitions, begins, max_offsets))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        spans = spans_between(decode_position(start), decode_position(end))
+        reached = decode_position(end)
+        spans = spans_between(decode_position(start), reached)
         with KafkaClient(self._client_config) as client:
             partitions = look_at(client, self._options, must_exist=self._options.fail_on_data_loss)
-        present = [each for each in partitions if each.name in spans]
+        # Another topic of the same name is not the one whose offsets these are.
+        present = [
+            each for each in partitions if each.name in spans and each.topic_id == reached[each.name.topic].topic_id
+        ]
         gone = sorted(spans.keys() - {each.name for each in present})
         if gone and self._options.fail_on_data_loss:
             raise DataLoss(f"partition {gone[0]} is gone before all of it was read")
