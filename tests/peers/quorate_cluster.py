@@ -1,6 +1,6 @@
 """A Quorate cluster of child processes: real files, real ports, ids that are neither contiguous nor zero-based."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,14 +23,16 @@ CONFIGS: dict[str, TomlValue] = {
 class QuorateCluster:
     """All nodes vote. Kill and restart them through ``nodes``, or several at once."""
 
-    def __init__(self, folder: Path, node_ids: Sequence[int] = IDS) -> None:
+    def __init__(
+        self, folder: Path, node_ids: Sequence[int] = IDS, configs: Mapping[str, TomlValue] | None = None
+    ) -> None:
         peers = {str(node_id): f"127.0.0.1:{free_port()}" for node_id in node_ids}
         self.nodes = {
             node_id: QuorateNode(
                 folder / f"node-{node_id}",
                 node_id=node_id,
                 settings={"cluster_id": "tests", "peer_listen": peers[str(node_id)], "voters": peers},
-                configs=CONFIGS,
+                configs=CONFIGS | dict(configs or {}),
             )
             for node_id in node_ids
         }
