@@ -10,6 +10,7 @@ from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import Compression
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
+from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record, iterate_records
 from quorate.storage.cleaner import clean
 from quorate.storage.config import LogConfig
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("kafka_classpath")]
 
 NOW_MS = 1_700_000_000_000
 PRODUCER = ProducerId(7)
+OTHER_PRODUCER = ProducerId(8)
 CONFIG = LogConfig(
     segment_bytes=6000,
     index_interval_bytes=500,
@@ -50,6 +52,38 @@ def test_a_compacted_log_passes_the_checks_of_the_tool(tmp_path: Path) -> None:
     assert 0 < len(written) < 180
     assert _records_in(dump) == written
     assert "deleteHorizonMs: OptionalLong[" in dump
+
+
+def test_transactions_and_their_index_pass_the_checks_of_the_tool(tmp_path: Path) -> None:
+    log = PartitionLog.open(OsDisk(), str(tmp_path / "orders-0"), CONFIG)
+    for sequence in range(0, 6, 2):
+        for producer_id in (PRODUCER, OTHER_PRODUCER):
+            batch = build_batch(
+                [_record(sequence, delta) for delta in range(2)],
+                producer_id=producer_id,
+                producer_epoch=ProducerEpoch(0),
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+        for producer_id in (PRODUCER, OTHER_PRODUCER):
+            if sequence < 4 or producer_id is OTHER_PRODUCER:
+                end = TransactionEnd(
+                    producer_id=producer_id,
+                    producer_epoch=ProducerEpoch(0),
+                    marker=EndTransactionMarker(is_commit=producer_id is OTHER_PRODUCER, coordinator_epoch=3),
+                )
+                log.append_marker(end, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    log.close()
+
+    dump = _dump(tmp_path / "orders-0")
+
+    assert "version: 0 producerId: 7 firstOffset: 0 lastOffset: 4 lastStableOffset: 2" in dump
+    assert "version: 0 producerId: 7 firstOffset: 6 lastOffset: 10 lastStableOffset: 8" in dump
+    assert dump.count("endTxnMarker: ABORT coordinatorEpoch: 3") == 2
+    assert dump.count("endTxnMarker: COMMIT coordinatorEpoch: 3") == 3
+    assert "coordinatorEpoch: 3 currentTxnFirstOffset: OptionalLong[12]" in dump
+    assert "coordinatorEpoch: 3 currentTxnFirstOffset: OptionalLong.empty" in dump
 
 
 def test_the_tool_complains_of_an_index_that_leads_elsewhere(tmp_path: Path) -> None:
@@ -110,11 +144,13 @@ def _records_of(log: PartitionLog) -> list[tuple[int, str]]:
 
 
 def _dump(directory: Path) -> str:
-    suffixes = {".log", ".index", ".timeindex", ".snapshot"}
+    suffixes = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
     files = ",".join(str(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes)
     dump = _run_tool("--files", files, "--print-data-log", "--deep-iteration")
     checked = _run_tool("--files", files, "--index-sanity-check")
-    assert checked.count("passed sanity check") == sum(1 for path in directory.iterdir() if "index" in path.suffix)
+    assert checked.count("passed sanity check") == sum(
+        1 for path in directory.iterdir() if path.suffix in {".index", ".timeindex"}
+    )
     return dump
 
 
