@@ -4,9 +4,11 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-from tests.chaos.run import run_chaos
+from tests.chaos.cluster import FIVE_NODE_IDS, NODE_IDS
+from tests.chaos.run import Report, Round, run_chaos
 
 _ROUND_S = 60.0
 
@@ -18,14 +20,36 @@ def main() -> int:
     parser.add_argument("--durability", choices=["fsync", "os"], default=None, help="both in turn unless named")
     options = parser.parse_args()
     left_s, seed = options.seconds, options.seed
+    reports: list[Report] = []
     while left_s > 0:
         durability = options.durability or ("fsync", "os")[seed % 2]
         with tempfile.TemporaryDirectory(prefix="quorate-chaos-") as folder:
-            report = run_chaos(Path(folder), seed, min(left_s, _ROUND_S), durability=durability)
-        print(f"seed {seed} {durability}: {report}", flush=True)
+            chaos = Round(
+                seed=seed,
+                seconds=min(left_s, _ROUND_S),
+                durability=durability,
+                node_ids=(NODE_IDS, FIVE_NODE_IDS)[seed // 2 % 2],
+                has_links=seed % 4 != 0,
+            )
+            report = run_chaos(Path(folder), chaos)
+        print(f"{chaos}: {report}", flush=True)
+        reports.append(report)
         left_s -= _ROUND_S
         seed += 1
+    _print_sum(reports)
     return 0
+
+
+def _print_sum(reports: list[Report]) -> None:
+    faults = sum((Counter(report.faults) for report in reports), Counter[str]())
+    print(
+        f"{len(reports)} rounds, {faults.total()} faults, "
+        f"{sum(report.acknowledged for report in reports)} records acknowledged "
+        f"({sum(report.acknowledged_to_java or 0 for report in reports)} to the Java client), "
+        f"{sum(report.read for report in reports)} read, nothing lost, doubled, reordered or skipped"
+    )
+    for name, count in sorted(faults.items()):
+        print(f"  {count:4} {name}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,26 @@
-"""Three nodes as real processes, for tests that kill, stop and freeze them. Start and restart from the main thread."""
+"""Nodes as real processes, for tests that kill, stop, freeze and cut them off.
 
+Start and restart them from the main thread.
+"""
+
+import itertools
 import signal
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Self
 
+from tests.chaos.links import Link, Links
+from tests.chaos.small_disk import SmallDisk
 from tests.peers.child_process import free_port
-from tests.peers.quorate_node import QuorateNode, TomlValue
+from tests.peers.quorate_node import QUORATE, QuorateNode, TomlValue
 
 NODE_IDS = (7, 100, 4001)
+FIVE_NODE_IDS = (2, 7, 100, 900, 4001)
+_FIRST_ADDED_ID = 5_000
 _CONFIGS: dict[str, TomlValue] = {
     "min.insync.replicas": 2,
     "default.replication.factor": 3,
@@ -20,28 +31,37 @@ _CONFIGS: dict[str, TomlValue] = {
 
 
 class ProcessCluster:
-    """Every node is in a rack of its own."""
+    """Every node is in a rack of its own, and a voter unless it was added later."""
 
-    def __init__(self, folder: Path, durability: str) -> None:
-        peers = {str(node_id): f"127.0.0.1:{free_port()}" for node_id in NODE_IDS}
-        self._nodes = {
-            node_id: QuorateNode(
-                folder / f"node-{node_id}",
-                node_id=node_id,
-                settings={
-                    "cluster_id": "chaos",
-                    "rack": rack_of(node_id),
-                    "durability": durability,
-                    "peer_listen": peers[str(node_id)],
-                    "voters": peers,
-                },
-                configs=_CONFIGS,
-            )
-            for node_id in NODE_IDS
-        }
+    def __init__(
+        self,
+        folder: Path,
+        durability: str = "fsync",
+        *,
+        node_ids: Sequence[int] = NODE_IDS,
+        configs: Mapping[str, TomlValue] | None = None,
+        has_links: bool = False,
+        has_small_disk: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._configs = {**_CONFIGS, **(configs or {})}
+        self._voter_ids = tuple(node_ids)
+        self._peer_ports = {node_id: free_port() for node_id in node_ids}
+        self._all_links = Links(Random(1)) if has_links else None
+        #: In front of each voter, where there are any.
+        self.links: dict[int, Link] = {}
+        if self._all_links is not None:
+            self.links = {node_id: self._all_links.open(port) for node_id, port in self._peer_ports.items()}
+        #: Of the last voter, where that is possible.
+        self.small_disk: SmallDisk | None = None
+        if has_small_disk:
+            self.small_disk = _small_disk(folder / f"node-{node_ids[-1]}" / "data")
+        self._nodes = {node_id: self._make(node_id) for node_id in node_ids}
+        self._added = itertools.count(_FIRST_ADDED_ID)
 
     def __enter__(self) -> Self:
-        self.start(*NODE_IDS)
+        self.start(*self.node_ids)
         return self
 
     def __exit__(
@@ -51,13 +71,28 @@ class ProcessCluster:
             node.kill()  # A frozen one too.
             if error is not None:
                 print(f"node {node_id}:\n{node.process.output()[-2000:]}", file=sys.stderr)
+        if self.small_disk is not None:
+            self.small_disk.unmount()
+        if self._all_links is not None:
+            self._all_links.close()
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return tuple(self._nodes)
+
+    @property
+    def small_disk_owner(self) -> int:
+        return self._voter_ids[-1]
 
     @property
     def bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self._nodes.values())
 
-    def bootstrap_of(self, node_id: int) -> str:
+    def address_of(self, node_id: int) -> str:
         return self._nodes[node_id].bootstrap
+
+    def is_running(self, node_id: int) -> bool:
+        return self._nodes[node_id].process.running
 
     def start(self, *node_ids: int) -> None:
         """Start nodes that are down, together, and wait until all of them are ready."""
@@ -66,19 +101,75 @@ class ProcessCluster:
         for node_id in node_ids:
             self._nodes[node_id].wait_until_ready()
 
-    def kill(self, node_id: int) -> None:
-        self._nodes[node_id].kill()
+    def restart(self, *node_ids: int) -> None:
+        self.start(*node_ids)
+
+    def kill(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._nodes[node_id].kill()
 
     def stop(self, node_id: int) -> int:
         """In good order; returns the exit status."""
         return self._nodes[node_id].stop()
 
-    def freeze(self, node_id: int) -> None:
-        self._nodes[node_id].process.send_signal(signal.SIGSTOP)
+    def freeze(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._nodes[node_id].process.send_signal(signal.SIGSTOP)
 
-    def thaw(self, node_id: int) -> None:
-        self._nodes[node_id].process.send_signal(signal.SIGCONT)
+    def thaw(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self._nodes[node_id].process.send_signal(signal.SIGCONT)
+
+    def break_links(self) -> None:
+        if self._all_links is not None:
+            self._all_links.break_all()
+
+    def add_node(self) -> int:
+        """One more, which joins by itself and has no vote."""
+        node_id = next(self._added)
+        self._peer_ports[node_id] = free_port()
+        self._nodes[node_id] = self._make(node_id)
+        self.start(node_id)
+        return node_id
+
+    def remove_node(self, node_id: int, within_s: float = 90) -> str | None:
+        """As an operator does; returns what the command said if it failed."""
+        others = ",".join(node.bootstrap for each, node in self._nodes.items() if each != node_id)
+        command = [str(QUORATE), "cluster", "remove-node", "--bootstrap-server", others, "--node-id", str(node_id)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+        if done.returncode != 0:
+            return done.stderr[-500:]
+        self._nodes.pop(node_id).kill()
+        return None
+
+    def _make(self, node_id: int) -> QuorateNode:
+        addresses = {str(voter): self._peer_address(voter) for voter in self._voter_ids}
+        return QuorateNode(
+            self._folder / f"node-{node_id}",
+            node_id=node_id,
+            settings={
+                "cluster_id": "chaos",
+                "rack": rack_of(node_id),
+                "durability": self._durability,
+                "peer_listen": f"127.0.0.1:{self._peer_ports[node_id]}",
+                "peer_advertised": self._peer_address(node_id),
+                "voters": addresses,
+            },
+            configs=self._configs,
+        )
+
+    def _peer_address(self, node_id: int) -> str:
+        link = self.links.get(node_id)
+        return f"127.0.0.1:{self._peer_ports[node_id]}" if link is None else link.address
 
 
 def rack_of(node_id: int) -> str:
     return f"rack-{node_id}"
+
+
+def _small_disk(folder: Path) -> SmallDisk | None:
+    try:
+        return SmallDisk(folder)
+    except OSError as error:
+        print(f"no disk is filled up: {error}", file=sys.stderr)
+        return None

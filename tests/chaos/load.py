@@ -19,7 +19,7 @@ class SharedHistory:
     """The history, told by several threads; the first thing that breaks it is kept for the test."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = History(once=(b"once", b"1."))  # The Java client's begin with a number.
         self.broken: Exception | None = None
         #: Between two acknowledgements, over all writers.
         self.longest_silence_s = 0.0

@@ -1,6 +1,7 @@
 """Requests about one topic of a cluster, each to a node of the test's choice."""
 
 from collections.abc import Sequence
+from typing import Protocol
 from uuid import UUID
 
 from quorate.kernel.errors import ErrorCode
@@ -10,16 +11,28 @@ from quorate.protocol.messages import fetch, metadata, produce
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records
-from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.integration.wire_client import WireClient
+
+
+class Nodes(Protocol):
+    """A cluster: inside of the test's process, or of processes."""
+
+    @property
+    def node_ids(self) -> tuple[int, ...]: ...
+
+    def address_of(self, node_id: int) -> str: ...
+
+    def kill(self, *node_ids: int) -> None: ...
+
+    def restart(self, *node_ids: int) -> None: ...
 
 
 class ReplicatedTopic:
     """One topic with one partition on the replicas that are named; any node that runs is asked about it."""
 
     def __init__(
-        self, cluster: ClusterInProcess, name: str, replicas: Sequence[int], configs: dict[str, str] | None = None
+        self, cluster: Nodes, name: str, replicas: Sequence[int], configs: dict[str, str] | None = None
     ) -> None:
         self.cluster = cluster
         self.name = name
@@ -76,6 +89,7 @@ class ReplicatedTopic:
         version: int = 11,
         producer_id: int | None = None,
         sequence: int = 0,
+        timeout_ms: int = 20_000,
     ) -> produce.ProduceResponse:
         records = [Record(Offset(index), 1_700_000_000_000, None, value) for index, value in enumerate(values)]
         batch = (
@@ -91,7 +105,7 @@ class ReplicatedTopic:
         data = produce.PartitionProduceData(index=0, records=batch)
         topic = produce.TopicProduceData(name=self.name, partition_data=[data])
         with self.connect(node_id) as client:
-            request = produce.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[topic])
+            request = produce.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
             return client.call(request, version, produce.ProduceResponse)
 
     def write(self, *values: bytes, acks: int = -1) -> int:
