@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.restore_config import parse_restore_config
 from quorate.backup.restore_ledger import RestoreLedger, restores_location
 from quorate.backup.storage import open_storage
@@ -31,15 +32,17 @@ class QuietRestoreWatcher(QuietWatcher):
 class Restores:
     """Restores of one test's backup into a cluster."""
 
-    def __init__(self, backups: Backups, target_servers: str) -> None:
+    def __init__(self, backups: Backups, target_servers: str, storage: Mapping[str, str] | None = None) -> None:
+        """``storage`` is where the backup lies, unless in the test's own folder."""
         self._backups = backups
         self._target_servers = target_servers
+        self._storage = dict(storage or {"url": backups.url})
 
     def write_config(self, *, name: str = "restore.yaml", **restore: Any) -> Path:
         config: dict[str, Any] = {
             "backup_id": BACKUP_ID,
             "target": {"bootstrap_servers": self._target_servers.split(",")},
-            "storage": {"url": self._backups.url},
+            "storage": self._storage,
             "restore": restore,
             "spark": {"master": "local[2]"},
         }
@@ -50,10 +53,10 @@ class Restores:
     def restore(self, *options: str, **restore: Any) -> Finished:
         return run_quorate("restore", "--config", str(self.write_config(**restore)), *options)
 
-    def start(self, **restore: Any) -> "subprocess.Popen[str]":
+    def start(self, *options: str, **restore: Any) -> "subprocess.Popen[str]":
         """The command while it runs, in a process group of its own."""
         return subprocess.Popen(
-            [str(QUORATE), "restore", "--config", str(self.write_config(**restore))],
+            [str(QUORATE), "restore", "--config", str(self.write_config(**restore)), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -64,8 +67,9 @@ class Restores:
         """Without a process of its own, and without Spark unless a session is given."""
         path = self.write_config(**restore)
         config = parse_restore_config(path.read_text(), {}, path.name)
+        catalog = ManifestCatalog(open_storage(config.location), BACKUP_ID)
         ledger = RestoreLedger(open_storage(restores_location(config)))
-        run = RestoreRun(config, target_client_config(config), self._backups.catalog(), ledger, spark)
+        run = RestoreRun(config, target_client_config(config), catalog, ledger, spark)
         return run.run(QuietRestoreWatcher())
 
 

@@ -1,4 +1,4 @@
-"""Backups on Spark clusters outside of the command: standalone, with a worker killed, and Spark Connect."""
+"""Backups and restores on Spark clusters outside of the command: standalone, losing a worker, and Spark Connect."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, interrupt, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
+from tests.restore_commands import Restores
 
 pytest.importorskip("pyspark")
 
@@ -43,14 +44,15 @@ def test_standalone_cluster_that_loses_a_worker_in_the_middle_finishes_the_backu
         assert process.poll() is None, process.communicate()
         cluster.workers[0].kill()
         output, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        assert "16,000 records" in output
+        _assert_whole(node, backups)
 
-    assert process.returncode == 0, errors
-    assert "16,000 records" in output
-    _assert_whole(node, backups)
+        _restore_and_compare(node, backups, "standalone", "--master", cluster.master)
 
 
 @needs_connect
-def test_spark_connect_server_runs_the_backup_and_the_deep_verification(
+def test_spark_connect_server_runs_the_backup_the_deep_verification_and_the_restore(
     node: QuorateNode, backups: Backups, tmp_path: Path
 ) -> None:
     with connect_server(tmp_path) as url:
@@ -62,6 +64,8 @@ def test_spark_connect_server_runs_the_backup_and_the_deep_verification(
         verified = backups.verify("--deep", "--remote", url)
         assert verified.status == 0, verified
         assert "0 damaged" in verified.output
+
+        _restore_and_compare(node, backups, "connect", "--remote", url)
 
         process = backups.start_backup("--remote", url, backup=SLOW | {"mode": "snapshot"})
         before = set(backups.object_paths())
@@ -78,6 +82,14 @@ def test_connect_server_that_is_not_there_is_named(backups: Backups) -> None:
     assert done.status == 1
     assert "quorate: no Spark Connect session with sc://127.0.0.1:9" in done.errors
     assert "Traceback" not in done.errors
+
+
+def _restore_and_compare(node: QuorateNode, backups: Backups, target: str, *options: str) -> None:
+    done = Restores(backups, node.bootstrap).restore(*options, topic_mapping={TOPIC: target}, preserve_offsets=True)
+    assert done.status == 0, done
+    assert "16,000 records written" in done.output
+    for partition in range(PARTITIONS):
+        assert consume(node.bootstrap, target, partition) == consume(node.bootstrap, TOPIC, partition)
 
 
 def _assert_whole(node: QuorateNode, backups: Backups) -> None:

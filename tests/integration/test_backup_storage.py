@@ -20,6 +20,7 @@ from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
 from tests.integration.backup_storage import azurite, google_server, object_servers
 from tests.peers.quorate_node import QuorateNode
+from tests.restore_commands import Restores, all_records, client_of
 from tests.spark_session import InThisProcess, QuietWatcher, run_in_process
 
 pytest.importorskip("pyspark")
@@ -71,7 +72,9 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield CloudStore(f"s3://{object_servers.BUCKET}/commands", endpoint, object_servers.ENVIRONMENT)
 
 
-def test_backup_to_a_cloud_store_is_listed_and_verified(backups: Backups, store: CloudStore) -> None:
+def test_backup_to_a_cloud_store_is_listed_verified_and_restored(
+    node: QuorateNode, backups: Backups, store: CloudStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = os.environ | store.environment
     config = backups.write_config(storage={"url": store.url, "endpoint": store.endpoint}, backup=SMALL_RANGES)
 
@@ -85,6 +88,17 @@ def test_backup_to_a_cloud_store_is_listed_and_verified(backups: Backups, store:
     verified = run_quorate("verify", *place, "--backup-id", BACKUP_ID, "--deep", environment=environment)
     assert verified.status == 0, verified
     assert "0 damaged" in verified.output
+
+    for key, value in store.environment.items():
+        monkeypatch.setenv(key, value)
+    target = f"{TOPIC}-{store.url.partition(':')[0]}-{store.endpoint.rpartition(':')[2].strip('/')}"
+    restores = Restores(backups, node.bootstrap, storage={"url": store.url, "endpoint": store.endpoint})
+    restores.run_in_process(topic_mapping={TOPIC: target})
+    with client_of(node.bootstrap) as client:
+        for partition in range(3):
+            expected = all_records(client, TOPIC, partition)
+            assert expected
+            assert all_records(client, target, partition) == expected
 
 
 def test_object_damaged_by_one_bit_is_named(tmp_path: Path) -> None:
