@@ -36,16 +36,22 @@ def make_report(
     environment: Environment, connector: Connector, settings: ReadSettings, runs: Sequence[Run]
 ) -> ReadReport:
     comparisons = [_compare(case, runs) for case in dict.fromkeys(run.case for run in runs)]
-    is_met = all(each.cpu.median >= MIN_RATIO_PER_CPU_SECOND for each in comparisons)
     return ReadReport(
         environment=environment,
         connector=connector.description,
         connector_is_stand_in=not connector.is_of_spark_version,
         settings=settings,
         comparisons=comparisons,
-        verdict=Verdict.MET if is_met else Verdict.MISSED,
+        verdict=_judge(comparisons),
         runs=list(runs),
     )
+
+
+def _judge(comparisons: Sequence[Comparison]) -> Verdict:
+    if not comparisons:
+        return Verdict.NOT_MEASURED
+    is_met = all(each.cpu.median >= MIN_RATIO_PER_CPU_SECOND for each in comparisons)
+    return Verdict.MET if is_met else Verdict.MISSED
 
 
 def save(report: ReadReport) -> Path:
