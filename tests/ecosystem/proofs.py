@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-RESULTS = Path(__file__).parents[2] / "artifacts" / "ecosystem.json"
+RESULTS = Path(__file__).parents[2] / ".cache" / "ecosystem.json"
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from tests.ecosystem.programs import kafka_version
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars")]
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars"), pytest.mark.timeout(4 * DEADLINE_S)]
 
 TOPIC = "connect-lines"
 LINES = 500

@@ -17,8 +17,6 @@ from tests.peers.child_process import ChildProcess
 from tests.peers.jars import PeersUnavailableError
 from tests.peers.quorate_cluster import QuorateCluster
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars")]
-
 MIRROR_MAKER = ("MirrorMaker 2", kafka_version())
 TOPIC, MIRRORED, GROUP = "orders", "old.orders", "billing"
 PARTITIONS = 3
@@ -26,6 +24,9 @@ RECORDS = 900
 PER_PARTITION = RECORDS // PARTITIONS
 # Generous: it only keeps a broken broker from hanging the tests.
 DEADLINE_S = 150
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars"), pytest.mark.timeout(4 * DEADLINE_S)]
+
 # Between two looks at what MirrorMaker does about once in a second.
 PAUSE_S = 0.5
 

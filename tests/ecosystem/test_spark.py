@@ -16,9 +16,12 @@ from tests.peers.jars import PeersUnavailableError
 from tests.peers.quorate_cluster import QuorateCluster
 
 PROGRAM = Path(__file__).parent / "spark_queries.py"
-PROGRAM_TIMEOUT_S = 240
+# Generous: it only keeps a broken broker from hanging the tests.
+PROGRAM_TIMEOUT_S = 600
 PARTITIONS = 3
 TOPICS = ("spark-batch", "spark-source", "spark-target")
+pytestmark = pytest.mark.timeout(PROGRAM_TIMEOUT_S + 120)
+
 SPARK = ("Spark's Kafka connector", f"{STAND_IN_VERSIONS[0]} on PySpark {pyspark.__version__}")
 
 

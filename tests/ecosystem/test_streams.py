@@ -25,7 +25,7 @@ LINES = 600
 # Generous: it only keeps a broken broker from hanging the tests.
 DEADLINE_S = 150
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars")]
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars"), pytest.mark.timeout(3 * DEADLINE_S)]
 
 
 class WordCount:
