@@ -35,7 +35,7 @@ def test_mistake_is_told_before_spark_is_started(tmp_path: Path, arguments: tupl
 
 @pytest.mark.skipif(find_spec("deltalake") is not None, reason="the package is there")
 def test_table_format_without_its_package_says_what_to_install(tmp_path: Path) -> None:
-    sentence = "export to delta needs the package deltalake: pip install deltalake"
+    sentence = "export to delta needs the package deltalake: pip install 'quorate[delta]'"
     assert refusal(tmp_path / "table", *LIVE, "--to", "delta") == sentence
 
 

@@ -10,17 +10,16 @@ from typing import Final
 
 from quorate.kernel.errors import QuorateError
 
-_PACKAGES: Final = {
-    "delta": ("deltalake", "deltalake"),
-    "iceberg": ("pyiceberg", "'pyiceberg[pyarrow,sql-sqlite]'"),
-}
+_PACKAGES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
 _ICEBERG_TABLE: Final = "export.records"
 
 
 def check_packages(table_format: str) -> None:
-    module, package = _PACKAGES[table_format]
-    if find_spec(module) is None:
-        raise QuorateError(f"export to {table_format} needs the package {module}: pip install {package}")
+    package = _PACKAGES[table_format]
+    if find_spec(package) is None:
+        raise QuorateError(
+            f"export to {table_format} needs the package {package}: pip install 'quorate[{table_format}]'"
+        )
 
 
 def add_table_metadata(table_format: str, folder: Path, *, is_partitioned: bool) -> None:
