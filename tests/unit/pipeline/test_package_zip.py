@@ -15,3 +15,18 @@ def test_worker_can_import_tasks_from_the_zip_alone(tmp_path: Path) -> None:
         [sys.executable, "-c", program, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith(str(package))
+
+
+def test_worker_finds_the_source_of_the_compiled_scan_in_the_zip(tmp_path: Path) -> None:
+    package = write_package_zip(tmp_path)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from importlib.resources import files; import quorate.pipeline.native_scan as module;"
+        "print(module.__file__, len(files('quorate.records').joinpath('columnar_scan.c').read_bytes()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    place, size = done.stdout.split()
+    assert place.startswith(str(package))
+    assert int(size) > 1000
