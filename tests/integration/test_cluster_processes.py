@@ -129,7 +129,7 @@ def test_node_that_waits_for_its_quorum_stops_when_told(cluster: QuorateCluster)
     cluster.kill(IDS)
     lonely = cluster.nodes[IDS[0]]
     lonely.launch()
-    eventually(lambda: lonely.listens_for_peers, "the node to look for the others")
+    eventually(lambda: "waiting for the quorum" in lonely.process.output(), "the node to look for the others")
 
     assert lonely.stop() == 0
 

@@ -1,6 +1,5 @@
 """A Quorate node as a child process: the installed command, a real port, real files."""
 
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,12 +53,6 @@ class QuorateNode:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def listens_for_peers(self) -> bool:
-        host, port = str(self._settings["peer_listen"]).split(":")
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
 
     @property
     def process(self) -> ChildProcess:
