@@ -108,7 +108,7 @@ def test_the_index_of_a_merged_segment_finds_offsets_and_times() -> None:
     assert [batch.summary.base_offset for batch in reader.batches(from_timestamp=5_000)] == [12, 15]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.one_of(CHANGES, CHANGES, st.tuples(st.just("backup"), st.just(0), st.just(0))), max_size=25),
     st.integers(100, 5_000),

@@ -220,7 +220,7 @@ ACTS: dict[str, Act] = {
 
 
 @pytest.mark.parametrize("event", ACTS)
-@pytest.mark.parametrize("act", ["backup", "compact", "keep one", "delete all", "restore", "hold"])
+@pytest.mark.parametrize("act", ["backup", "keep one", "delete all", "restore", "hold"])
 def test_whatever_happens_inside_of_anything_else_no_manifest_names_what_is_not_there(act: str, event: str) -> None:
     for backup, _ in overtaken(ACTS[act], ACTS[event]):
         backup.end_restores()

@@ -51,7 +51,7 @@ TAKE: dict[str, Callable[[RetainedBackup, int], object]] = {
 }
 
 
-@settings(max_examples=2000 if IS_HEAVY else 100, deadline=None)
+@settings(max_examples=2000 if IS_HEAVY else 60, deadline=None)
 @given(st.lists(st.tuples(STEPS, KILLS), max_size=30))
 def test_no_manifest_that_is_left_ever_lacks_an_object_and_a_last_prune_leaves_nothing_behind(
     steps: list[tuple[tuple[str, int], tuple[int, bool] | None]],

@@ -14,7 +14,7 @@ from quorate.backup.object_names import PRUNED_CONTENT, manifest_number
 from tests.unit.backup.retained_backups import Calls, Killed, RetainedBackup
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
-SCHEDULES = 3000 if IS_HEAVY else 120
+SCHEDULES = 3000 if IS_HEAVY else 80
 STEP_TIMEOUT_S = 60  # A guard against hangs.
 
 Act = Callable[[RetainedBackup], object]
