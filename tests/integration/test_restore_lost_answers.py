@@ -17,7 +17,7 @@ pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(180)
 
 PARTITIONS = 2
-RECORDS = 1500
+RECORDS = 1000
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.client.kafka_client import KafkaClient
@@ -141,16 +141,19 @@ def test_records_logs_and_groups_are_where_they_were(
     renamed = names("back")
     refused: list[str] = []
 
+    def note(error: KafkaError | None, message: Message) -> None:
+        refused.append("" if error is None else error.name())
+
     def write_meanwhile() -> None:
-        for settings in ({}, {"enable.idempotence": True}):
+        for settings in ({}, {"enable.idempotence": True}, {"transactional.id": "meanwhile"}):
             producer = Producer({"bootstrap.servers": target.bootstrap, **settings})
-            producer.produce(
-                "orders-back",
-                "foreign",
-                partition=WHOLE,
-                on_delivery=lambda error, _: refused.append(error.name() if error else ""),
-            )
+            if "transactional.id" in settings:
+                producer.init_transactions(30)
+                producer.begin_transaction()
+            producer.produce("orders-back", "foreign", partition=WHOLE, on_delivery=note)
             producer.flush(30)
+            if "transactional.id" in settings:
+                producer.abort_transaction(30)
 
     report = restores.run_in_process(
         lambda: WithEvent(write_meanwhile),
@@ -159,7 +162,7 @@ def test_records_logs_and_groups_are_where_they_were(
         consumer_groups={"include": ["*"]},
     )
 
-    assert refused == ["POLICY_VIOLATION"] * 2
+    assert refused == ["POLICY_VIOLATION"] * 3
     assert report.preserve_offsets
     assert_same(clients, renamed)
     committed = {(each.topic, each.partition): at.offset for each, at in clients[1].groups.offsets("readers").items()}
@@ -186,7 +189,7 @@ def read_as_group(bootstrap: str, group: str, topic: str) -> list[int | None]:
     return found
 
 
-def test_leaders_killed_in_the_middle_change_nothing(
+def test_leader_killed_in_the_middle_changes_nothing(
     restores: Restores, clients: tuple[KafkaClient, KafkaClient], target: QuorateCluster
 ) -> None:
     renamed = names("killed")
@@ -200,12 +203,11 @@ def test_leaders_killed_in_the_middle_change_nothing(
     # The nodes end with the thread that starts them, so the restore is what goes to another one.
     with ThreadPoolExecutor(1) as beside:
         restoring = beside.submit(restores.run_in_process, preserve_offsets=True, **settings)
-        for part in (8, 2):
-            eventually(lambda part=part: has_written(RECORDS // part), "records to be written", within_s=60)  # type: ignore[misc]
-            leader = clients[1].cluster.metadata([name.topic]).topics[name.topic].partitions[name.partition].leader
-            assert leader is not None
-            target.kill([leader])
-            target.restart([leader])
+        eventually(lambda: has_written(RECORDS // 4), "records to be written", within_s=60)
+        leader = clients[1].cluster.metadata([name.topic]).topics[name.topic].partitions[name.partition].leader
+        assert leader is not None
+        target.kill([leader])
+        target.restart([leader])
         restoring.result(timeout=120)
 
     assert_same(clients, renamed)

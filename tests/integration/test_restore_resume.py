@@ -115,12 +115,17 @@ def assert_equal(client: KafkaClient, suffix: str) -> None:
         assert without_offsets(all_records(client, target, 0)) == expected
 
 
+@pytest.mark.parametrize("preserve_offsets", [False, True])
 def test_attempts_that_write_at_the_same_time_are_kept_apart_by_their_sequences(
-    restores: Restores, client: KafkaClient
+    restores: Restores, client: KafkaClient, *, preserve_offsets: bool
 ) -> None:
-    restores.run_in_process(WritesEverythingThreeTimesAtOnce, topic_mapping=names("thrice"))
+    suffix = f"thrice-{preserve_offsets}"
 
-    assert_equal(client, "thrice")
+    restores.run_in_process(
+        WritesEverythingThreeTimesAtOnce, topic_mapping=names(suffix), preserve_offsets=preserve_offsets
+    )
+
+    assert_equal(client, suffix)
 
 
 def test_stopped_restore_goes_on_with_its_own_plan(restores: Restores, client: KafkaClient) -> None:
