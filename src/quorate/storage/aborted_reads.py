@@ -11,13 +11,20 @@ from quorate.storage.transaction_index import AbortedTransaction
 
 
 def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
-    if piece.file is None or piece.length == 0:
+    if piece.length == 0:
         return []
+    segments = [
+        segment
+        for segment in state.segments.starting_from(piece.segment_base_offset)
+        if not segment.transaction_index.is_empty
+    ]
+    return _among(state, segments, piece, offset) if segments else []
+
+
+def _among(state: LogState, segments: list[Segment], piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
     found: list[AbortedTransaction] = []
-    end: Offset | None = None
-    for aborted in _ended_from(state, state.segments.holding(piece.segment_base_offset), offset):
-        if end is None:  # Looked up only where there is something to compare it with.
-            end = _end_of(state, piece)
+    end = _end_of(state, piece)
+    for aborted in _ended_from(segments, offset):
         if aborted.first_offset < end:
             found.append(aborted)
         if aborted.last_stable_offset >= end:
@@ -26,10 +33,10 @@ def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> li
     return found
 
 
-def _ended_from(state: LogState, segment: Segment, offset: Offset) -> Iterator[AbortedTransaction]:
+def _ended_from(segments: list[Segment], offset: Offset) -> Iterator[AbortedTransaction]:
     """The transactions that were aborted at or after the offset, in the order of their markers."""
-    for later in state.segments.starting_from(segment.base_offset):
-        yield from later.transaction_index.ended_from(offset)
+    for segment in segments:
+        yield from segment.transaction_index.ended_from(offset)
 
 
 def _end_of(state: LogState, piece: LogSlice) -> Offset:

@@ -48,8 +48,8 @@ class TransactionIndex:
         self._stored = 0  # How many of the entries are in the file.
 
     @property
-    def has_unstored(self) -> bool:
-        return self._entries is not None and self._stored < len(self._entries)
+    def is_empty(self) -> bool:
+        return not (self._loaded() if self._entries is None else self._entries)
 
     def __iter__(self) -> Iterator[AbortedTransaction]:
         return iter(self._loaded())
@@ -84,7 +84,7 @@ class TransactionIndex:
 
     def store(self) -> None:
         """Write what is only in memory. On failure nothing has changed."""
-        if self._entries is None or not self.has_unstored:
+        if self._entries is None or self._stored == len(self._entries):
             return
         file = self._open()
         try:

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from quorate.broker.partition import Partition
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from quorate.records.builder import build_batch
+from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record
 from quorate.transport.outbox import Reply
 from tests.simulation.disk import SimulatedDisk
@@ -30,10 +31,15 @@ def scenario(body: Callable[[SimulatedNode], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def fetch(node: SimulatedNode, *, min_bytes: int = 1, offset: int = 0) -> "asyncio.Future[Reply | None]":
+def fetch(
+    node: SimulatedNode, *, min_bytes: int = 1, offset: int = 0, isolation_level: int = 0
+) -> "asyncio.Future[Reply | None]":
     partitions = [FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in (0, 1)]
     request = FetchRequest(
-        max_wait_ms=60_000, min_bytes=min_bytes, topics=[FetchTopic(topic=TOPIC, partitions=partitions)]
+        max_wait_ms=60_000,
+        min_bytes=min_bytes,
+        isolation_level=isolation_level,
+        topics=[FetchTopic(topic=TOPIC, partitions=partitions)],
     )
     return node.send(request, 11)
 
@@ -98,6 +104,30 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asked_for() -> None:
         await run_all_work(node)
         assert waiting.done()
         assert sum(sizes(node, waiting)) >= 2_500
+
+    scenario(body)
+
+
+def test_a_fetch_of_committed_records_waits_for_the_end_of_the_transaction_to_be_committed() -> None:
+    async def body(node: SimulatedNode) -> None:
+        partition, producer_id, epoch = first_partition(node), ProducerId(7), ProducerEpoch(0)
+        impatient, waiting = fetch(node), fetch(node, isolation_level=1)
+        records = [Record(Offset(0), 1_700_000_000_000, None, b"x")]
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True
+        )
+        partition.append(memoryview(bytearray(batch)), 1_700_000_000_000)
+        await run_all_work(node)
+        assert impatient.done()
+        assert not waiting.done()
+
+        marker = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
+        end = TransactionEnd(producer_id=producer_id, producer_epoch=epoch, marker=marker)
+        partition.append_marker(end, 1_700_000_000_000)
+        await settle()
+        assert not waiting.done()
+        await run_all_work(node)
+        assert sizes(node, waiting)[0] > len(batch)
 
     scenario(body)
 
