@@ -14,7 +14,7 @@ pytestmark = pytest.mark.peer
 
 SOURCE = Path(__file__).parent / "java" / "TransactionChecks.java"
 CHECKS_TIMEOUT_S = 240
-# One that is left behind is not looked for every ten seconds only.
+# Transactions that are left behind are looked for often, not every ten seconds only.
 CONFIGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 CHECKS = [
     "transaction version 2 is on",
@@ -30,16 +30,16 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderTest]:
+def watchful_node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderTest]:
     with running_node(request.config, tmp_path_factory.mktemp("node"), CONFIGS) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def outcomes(kafka_classpath: str, bootstrap: str) -> dict[str, str | None]:
+def outcomes(kafka_classpath: str, watchful_node: NodeUnderTest) -> dict[str, str | None]:
     """How each check failed; None for those that hold."""
     completed = subprocess.run(
-        java_command(str(SOURCE), bootstrap),
+        java_command(str(SOURCE), watchful_node.bootstrap),
         capture_output=True,
         text=True,
         timeout=CHECKS_TIMEOUT_S,
