@@ -15,7 +15,7 @@ from tests.compat.test_consumer_protocol import CONFIGS, Join, join
 from tests.compat.test_groups import polled_assignments
 from tests.eventually import eventually
 from tests.peers.jars import java_command
-from tests.peers.kafka_tools import ToolShell
+from tests.peers.kafka_tools import ToolError, ToolShell
 
 __all__ = ["join"]
 
@@ -86,3 +86,15 @@ def test_tools_show_groups_members_and_offsets(
     eventually(lambda: "Empty" in run("--describe", "--group", group, "--state"), "an empty group")
     run("--delete", "--group", group)
     assert group not in run("--list")
+
+
+def test_group_is_given_configs_of_its_own(tool_shell: ToolShell, bootstrap: str, group: str) -> None:
+    of_group = ("--entity-type", "groups", "--entity-name", group, "--bootstrap-server", bootstrap)
+
+    tool_shell.run("kafka-configs", "--alter", "--add-config", "consumer.session.timeout.ms=50000", *of_group)
+    eventually(
+        lambda: "consumer.session.timeout.ms=50000" in tool_shell.run("kafka-configs", "--describe", *of_group),
+        "the group's config",
+    )
+    with pytest.raises(ToolError, match=r"session\.timeout"):
+        tool_shell.run("kafka-configs", "--alter", "--add-config", "consumer.session.timeout.ms=100", *of_group)

@@ -20,6 +20,7 @@ from quorate.protocol.messages.list_offsets import (
 from tests.compat.clients.client import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection
+from tests.eventually import eventually
 
 NOON_MS = 1_735_732_800_000
 EARLIEST_LOCAL = -4
@@ -59,6 +60,7 @@ def test_partitions_come_in_pages_that_go_on_at_the_cursor(
     client.create_topic(f"{topic}.a", partitions=3)
     client.create_topic(f"{topic}.b", partitions=4)
     names = [f"{topic}.b", f"{topic}.a"]
+    eventually(lambda: all(error == 0 for _, _, error in pages(connection, names, 10)[0]), "both topics to be known")
 
     assert pages(connection, names, 2) == [
         [(f"{topic}.a", [0, 1], 0)],

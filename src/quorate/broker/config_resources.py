@@ -1,12 +1,12 @@
-"""The resources that config requests name: topics and brokers, and what may be asked of them."""
+"""The resources that config requests name: topics, brokers and groups, and what may be asked of them."""
 
 from collections.abc import Sequence
 from enum import IntEnum
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, TopicName
-from quorate.metadata.commands import AlterBrokerConfigs, AlterTopicConfigs, ConfigChange
+from quorate.kernel.ids import GroupId, NodeId, TopicName
+from quorate.metadata.commands import AlterBrokerConfigs, AlterGroupConfigs, AlterTopicConfigs, ConfigChange
 from quorate.metadata.topic_names import check_topic_name
 
 
@@ -15,6 +15,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 def parse_resource_type(code: int) -> ResourceType:
@@ -53,8 +54,11 @@ async def alter_resource(
 
 def _alter_command(
     resource_type: int, name: str, changes: Sequence[ConfigChange], *, replace_all: bool
-) -> AlterTopicConfigs | AlterBrokerConfigs:
-    if parse_resource_type(resource_type) is ResourceType.TOPIC:
+) -> AlterTopicConfigs | AlterBrokerConfigs | AlterGroupConfigs:
+    kind = parse_resource_type(resource_type)
+    if kind is ResourceType.GROUP:
+        return AlterGroupConfigs(group_id=GroupId(name), changes=tuple(changes), replace_all=replace_all)
+    if kind is ResourceType.TOPIC:
         check_topic_name(name)
         return AlterTopicConfigs(name=TopicName(name), changes=tuple(changes), replace_all=replace_all)
     return AlterBrokerConfigs(node_id=parse_broker_name(name), changes=tuple(changes), replace_all=replace_all)

@@ -8,6 +8,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import msgspec
+
 from quorate.broker.group_shard_runner import GroupShardRunner
 from quorate.broker.group_topics import ImageTopics
 from quorate.groups.commands import (
@@ -50,6 +52,7 @@ class GroupCoordinator:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._runners: dict[PartitionIndex, GroupShardRunner] = {}
+        self._group_configs = node.metadata.image.group_configs
         self._topics = ImageTopics(node.metadata.image, node.metadata.image.version)
 
     def start(self) -> None:
@@ -131,6 +134,11 @@ class GroupCoordinator:
         self._topics = self._topics.after(image, delta)
         for runner in list(self._runners.values()):
             runner.topics_changed(self._topics)
+        if image.group_configs is not self._group_configs:
+            self._group_configs = image.group_configs
+            own_settings = self._own_settings(image)
+            for runner in list(self._runners.values()):
+                runner.settings_changed(own_settings)
 
     def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
         deleted = {topic.name for topic in delta.deleted_topics}
@@ -166,6 +174,7 @@ class GroupCoordinator:
             on_failure=self._runner_failed,
         )
         runner.topics_changed(self._topics)
+        runner.settings_changed(self._own_settings(self._node.metadata.image))
         runner.start()
 
     def _runner_failed(self, failed: GroupShardRunner) -> None:
@@ -189,6 +198,18 @@ class GroupCoordinator:
             offsets_retention_check_interval_ms=setting("offsets.retention.check.interval.ms"),
             consumer=self._consumer_settings(),
         )
+
+    def _own_settings(self, image: MetadataImage) -> dict[GroupId, ConsumerGroupSettings]:
+        """Of the groups that have configs of their own."""
+        base = self._consumer_settings()
+        return {
+            group_id: msgspec.structs.replace(
+                base,
+                session_timeout_ms=int(configs.get("consumer.session.timeout.ms", base.session_timeout_ms)),
+                heartbeat_interval_ms=int(configs.get("consumer.heartbeat.interval.ms", base.heartbeat_interval_ms)),
+            )
+            for group_id, configs in image.group_configs.items()
+        }
 
     def _consumer_settings(self) -> ConsumerGroupSettings:
         setting = self._node.int_config

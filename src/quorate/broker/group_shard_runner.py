@@ -8,12 +8,13 @@ the loop's: a step of the wall clock must not end the sessions of all members.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from itertools import count
 
 from quorate.broker.partition import Partition
 from quorate.groups.commands import Command, Result
+from quorate.groups.consumer.settings import ConsumerGroupSettings
 from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.effects import (
     AppendCommitted,
@@ -23,6 +24,7 @@ from quorate.groups.effects import (
     CommandReceived,
     Effect,
     Event,
+    GroupSettingsChanged,
     LeadershipLost,
     LogLoaded,
     Reply,
@@ -36,7 +38,7 @@ from quorate.groups.record_codec import CorruptCoordinatorRecord, decode_record,
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.clock import Clock
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId
+from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, GroupId, LeaderEpoch, Offset, ProducerId
 from quorate.records.batch import BatchHeader, check_crc, iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.control import marker_of_batch
@@ -91,6 +93,9 @@ class GroupShardRunner:
 
     def topics_changed(self, topics: ClusterTopics) -> None:
         self._report(TopicsChanged(topics=topics))
+
+    def settings_changed(self, settings: Mapping[GroupId, ConsumerGroupSettings]) -> None:
+        self._report(GroupSettingsChanged(settings=settings))
 
     def ask(self, command: Command) -> asyncio.Future[Result]:
         token = Token(next(self._tokens))

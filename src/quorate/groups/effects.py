@@ -4,11 +4,13 @@ Order matters: effects are carried out in the order they are returned. Every ``A
 one ``AppendCommitted`` or ``AppendFailed`` that carries the same value, in the order of the appends.
 """
 
+from collections.abc import Mapping
 from typing import NewType
 
 import msgspec
 
 from quorate.groups.commands import Command, Result
+from quorate.groups.consumer.settings import ConsumerGroupSettings
 from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.records import CoordinatorRecord
 from quorate.groups.transactional_offsets import TransactionalProducer
@@ -131,8 +133,23 @@ class TopicsChanged(msgspec.Struct, frozen=True, kw_only=True):
     topics: ClusterTopics
 
 
+class GroupSettingsChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Some consumer groups have settings of their own; these replace all that there were."""
+
+    settings: Mapping[GroupId, ConsumerGroupSettings]
+
+
 class LeadershipLost(msgspec.Struct, frozen=True, kw_only=True):
     """Another node leads the partition. Nothing may be reported to this shard after it."""
 
 
-Event = CommandReceived | TimerFired | AppendCommitted | AppendFailed | LogLoaded | TopicsChanged | LeadershipLost
+Event = (
+    CommandReceived
+    | TimerFired
+    | AppendCommitted
+    | AppendFailed
+    | LogLoaded
+    | TopicsChanged
+    | GroupSettingsChanged
+    | LeadershipLost
+)

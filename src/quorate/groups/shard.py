@@ -44,6 +44,7 @@ from quorate.groups.effects import (
     Effect,
     Event,
     FinishRebalance,
+    GroupSettingsChanged,
     LeadershipLost,
     LogLoaded,
     OffsetExpiryTimer,
@@ -109,6 +110,9 @@ class GroupCoordinatorShard:
                 return self._log_loaded(now_ms)
             case TopicsChanged(topics=topics):
                 self._consumer_groups.topics = topics
+                return []
+            case GroupSettingsChanged(settings=settings):
+                self._consumer_groups.own_settings = settings
                 return []
             case LeadershipLost():
                 return self._resign(now_ms)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import BrokerEpoch, GroupId, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.metadata.quota_entities import QuotaEntityPart
 from quorate.metadata.records import NO_INCARNATION
 
@@ -83,6 +83,12 @@ class AlterTopicConfigs(TaggedCommand, frozen=True, kw_only=True):
 
 class AlterBrokerConfigs(TaggedCommand, frozen=True, kw_only=True):
     node_id: NodeId | None
+    changes: tuple[ConfigChange, ...]
+    replace_all: bool = False
+
+
+class AlterGroupConfigs(TaggedCommand, frozen=True, kw_only=True):
+    group_id: GroupId
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
 
@@ -230,6 +236,7 @@ Command = (
     | CreatePartitions
     | AlterTopicConfigs
     | AlterBrokerConfigs
+    | AlterGroupConfigs
     | AlterClientQuota
     | AllocateProducerIds
     | RegisterBroker

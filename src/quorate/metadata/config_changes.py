@@ -1,13 +1,21 @@
-"""Deciding changes of topic and broker configs. Pure."""
+"""Deciding changes of the configs of topics, brokers and groups. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata import records as r
 from quorate.metadata.broker_configs import BROKER_CONFIGS
-from quorate.metadata.commands import AlterBrokerConfigs, AlterTopicConfigs, ConfigChange, ConfigOperation
+from quorate.metadata.commands import (
+    AlterBrokerConfigs,
+    AlterGroupConfigs,
+    AlterTopicConfigs,
+    ConfigChange,
+    ConfigOperation,
+)
 from quorate.metadata.config_definitions import ConfigDefinition, ConfigType, find_definition
-from quorate.metadata.effective_configs import BrokerView, broker_entries, topic_entries
+from quorate.metadata.consumer_group_configs import GROUP_CONFIG_LIMITS, GROUP_CONFIGS
+from quorate.metadata.effective_configs import BrokerView, broker_entries, broker_value, group_entries, topic_entries
 from quorate.metadata.elections import ElectionRules, elect_leaderless
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
@@ -60,6 +68,34 @@ def decide_broker_configs(
         for key, value in values.items()
         if current.get(key) != value
     )
+
+
+def decide_group_configs(
+    image: MetadataImage, view: BrokerView, command: AlterGroupConfigs
+) -> tuple[r.GroupConfigChanged, ...]:
+    if not command.group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The name of a group must not be empty.")
+    current = image.group_configs.get(command.group_id, {})
+    values = _new_values(
+        GROUP_CONFIGS,
+        _that_matter(GROUP_CONFIGS, command.changes),
+        replaced=current if command.replace_all else {},
+        in_force=lambda definition: next(group_entries(image, view, command.group_id, definition)).value,
+    )
+    for key, value in values.items():
+        if value is not None:
+            _check_limits(image, view, key, int(value))
+    return tuple(
+        r.GroupConfigChanged(group_id=command.group_id, key=key, value=value)
+        for key, value in values.items()
+        if current.get(key) != value
+    )
+
+
+def _check_limits(image: MetadataImage, view: BrokerView, key: str, value: int) -> None:
+    low, high = (cast(int, broker_value(image, view, name)) for name in GROUP_CONFIG_LIMITS[key])
+    if not low <= value <= high:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration {key} must be from {low} to {high}.")
 
 
 def _refuse_states(current: Mapping[str, str], values: Mapping[str, str | None]) -> None:

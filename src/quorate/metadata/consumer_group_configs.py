@@ -76,3 +76,34 @@ CONSUMER_GROUP_CONFIGS = (
         documentation="How long a silent member of a consumer group keeps its partitions.",
     ),
 )
+
+#: What can be set for one group, within the limits that the broker configs give.
+GROUP_CONFIGS = {
+    definition.name: definition
+    for definition in (
+        ConfigDefinition(
+            name="consumer.heartbeat.interval.ms",
+            type=ConfigType.INT,
+            default="5000",
+            check=at_least(1),
+            broker_synonym="group.consumer.heartbeat.interval.ms",
+            documentation="How often the members of this group are told to heartbeat.",
+        ),
+        ConfigDefinition(
+            name="consumer.session.timeout.ms",
+            type=ConfigType.INT,
+            default="45000",
+            check=at_least(1),
+            broker_synonym="group.consumer.session.timeout.ms",
+            documentation="How long a silent member of this group keeps its partitions.",
+        ),
+    )
+}
+#: The broker configs that bound each config of a group.
+GROUP_CONFIG_LIMITS = {
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.session.timeout.ms": ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+}

@@ -21,7 +21,7 @@ from quorate.metadata.brokers import (
 )
 from quorate.metadata.client_quotas import decide_client_quota
 from quorate.metadata.cluster_ids import new_cluster_id
-from quorate.metadata.config_changes import decide_broker_configs, decide_topic_configs
+from quorate.metadata.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
 from quorate.metadata.decisions import Decision
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.elections import ElectionRules, decide_elections
@@ -91,6 +91,8 @@ class Controller:
                 return Decision(records=decide_topic_configs(image, rules, command))
             case c.AlterBrokerConfigs():
                 return Decision(records=decide_broker_configs(image, self._view, command))
+            case c.AlterGroupConfigs():
+                return Decision(records=decide_group_configs(image, self._view, command))
             case c.AlterClientQuota():
                 return Decision(records=decide_client_quota(image, command))
             case c.AllocateProducerIds(count=count):
@@ -106,6 +108,7 @@ _ContentCommand = (
     | c.CreatePartitions
     | c.AlterTopicConfigs
     | c.AlterBrokerConfigs
+    | c.AlterGroupConfigs
     | c.AlterClientQuota
     | c.AllocateProducerIds
 )

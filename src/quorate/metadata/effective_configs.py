@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import msgspec
 
-from quorate.kernel.ids import NodeId, TopicName
+from quorate.kernel.ids import GroupId, NodeId, TopicName
 from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.config_definitions import ConfigDefinition, ConfigValue
 from quorate.metadata.image import MetadataImage
@@ -24,6 +24,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +71,17 @@ def topic_entries(
 def shown_topic_configs(overrides: Mapping[str, str]) -> list[ConfigDefinition]:
     """Those that clients are told of."""
     return [each for each in TOPIC_CONFIGS.values() if not each.is_state or each.name in overrides]
+
+
+def group_entries(
+    image: MetadataImage, view: BrokerView, group_id: GroupId, definition: ConfigDefinition
+) -> Iterator[ConfigEntry]:
+    """Every place that gives this config of a consumer group a value, the one in force first."""
+    own = image.group_configs.get(group_id, {})
+    if definition.name in own:
+        yield ConfigEntry(name=definition.name, value=own[definition.name], source=ConfigSource.GROUP)
+    assert definition.broker_synonym is not None
+    yield from broker_entries(image, view, BROKER_CONFIGS[definition.broker_synonym])
 
 
 def broker_value(image: MetadataImage, view: BrokerView, name: str) -> ConfigValue:

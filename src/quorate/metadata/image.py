@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import BrokerEpoch, GroupId, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata import records as r
 from quorate.metadata.image_draft import ImageDraft
@@ -36,6 +36,8 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
     hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
     #: Dynamic configs by node; the key None holds the cluster-wide defaults.
     broker_configs: Mapping[NodeId | None, Mapping[str, str]] = MappingProxyType({})
+    #: Configs that consumer groups were given; a group need not exist to have some.
+    group_configs: Mapping[GroupId, Mapping[str, str]] = MappingProxyType({})
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
     next_producer_id: ProducerId = ProducerId(0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import msgspec
 
-from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import GroupId, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata import records as r
 from quorate.metadata.copy_on_write import CopyOnWrite
 from quorate.metadata.hosting_index import HostingDraft
@@ -33,6 +33,7 @@ class ImageDraft:
         self._topic_names = CopyOnWrite(base.topic_names)
         self._collision_keys = CopyOnWrite(base.collision_keys)
         self._broker_configs = CopyOnWrite(base.broker_configs)
+        self._group_configs = CopyOnWrite(base.group_configs)
         self._client_quotas = CopyOnWrite(base.client_quotas)
         self._hosting = HostingDraft(base.hosted)
         self._partitions: dict[TopicName, dict[PartitionIndex, PartitionState]] = {}
@@ -51,6 +52,8 @@ class ImageDraft:
                 self._change_topic_config(topic_id, key, value)
             case r.BrokerConfigChanged(node_id=node_id, key=key, value=value):
                 self._change_broker_config(node_id, key, value)
+            case r.GroupConfigChanged(group_id=group_id, key=key, value=value):
+                self._change_group_config(group_id, key, value)
             case r.ClientQuotaChanged(entity=entity, key=key, value=value):
                 self._change_client_quota(entity, key, value)
             case r.ProducerIdsAllocated(next_producer_id=next_producer_id):
@@ -80,6 +83,7 @@ class ImageDraft:
             collision_keys=self._collision_keys.current,
             hosted=self._hosting.finish(),
             broker_configs=self._broker_configs.current,
+            group_configs=self._group_configs.current,
             client_quotas=self._client_quotas.current,
             next_producer_id=self._next_producer_id,
         )
@@ -135,6 +139,14 @@ class ImageDraft:
         else:
             self._broker_configs.discard(node_id)
         self._changes.brokers_reconfigured = True
+
+    def _change_group_config(self, group_id: GroupId, key: str, value: str | None) -> None:
+        configs = dict(self._group_configs.get(group_id) or {})
+        _set_or_remove(configs, key, value)
+        if configs:
+            self._group_configs[group_id] = configs
+        else:
+            self._group_configs.discard(group_id)
 
     def _change_client_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
         quotas = dict(self._client_quotas.get(entity) or {})

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import BrokerEpoch, GroupId, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
 from quorate.metadata.quota_entities import QuotaEntity
 
 #: Of a broker that was registered without naming its start: two such registrations are never the same one.
@@ -104,6 +104,14 @@ class BrokerConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker
     value: str | None
 
 
+class GroupConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="group-config-changed"):
+    """One config of one consumer group; a value of None takes it away."""
+
+    group_id: GroupId
+    key: str
+    value: str | None
+
+
 class ClientQuotaChanged(MetadataRecord, frozen=True, kw_only=True, tag="client-quota-changed"):
     """One quota of one entity; a value of None takes it away."""
 
@@ -130,6 +138,7 @@ AnyRecord = (
     | PartitionChanged
     | TopicConfigChanged
     | BrokerConfigChanged
+    | GroupConfigChanged
     | ClientQuotaChanged
     | ProducerIdsAllocated
 )

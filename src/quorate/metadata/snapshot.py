@@ -55,6 +55,9 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
     for node_id, configs in image.broker_configs.items():
         for key, value in configs.items():
             yield r.BrokerConfigChanged(node_id=node_id, key=key, value=value)
+    for group_id, configs in image.group_configs.items():
+        for key, value in configs.items():
+            yield r.GroupConfigChanged(group_id=group_id, key=key, value=value)
     for entity, quotas in image.client_quotas.items():
         for key, rate in quotas.items():
             yield r.ClientQuotaChanged(entity=entity, key=key, value=rate)

@@ -5,7 +5,17 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import (
+    BrokerEpoch,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_commands, decode_outcomes, encode_commands, encode_outcomes
 from quorate.metadata.decisions import Answer, Decision
@@ -54,6 +64,10 @@ COMMANDS: list[c.Command] = [
     c.AlterPartitionReassignments(
         reassignments=(c.PartitionReassignment(topic=ORDERS, partition=FIRST, replicas=(SEVEN,)),),
         allow_replication_factor_change=False,
+    ),
+    c.AlterGroupConfigs(
+        group_id=GroupId("readers"),
+        changes=(c.ConfigChange(key="consumer.session.timeout.ms", operation=c.ConfigOperation.SET, value="50000"),),
     ),
     c.DrainBroker(node_id=SEVEN),
     c.RebalancePartitions(max_moves=3),

@@ -1,6 +1,6 @@
-"""DescribeConfigs, versions 1 to 4, for topics and brokers.
+"""DescribeConfigs, versions 1 to 4, for topics, brokers and groups.
 
-Gap: loggers, client metrics and groups have no configs here.
+Gap: loggers and client metrics have no configs here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,13 +10,15 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.config_resources import ResourceType, parse_broker_name, parse_resource_type
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import TopicName
+from quorate.kernel.ids import GroupId, TopicName
 from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.config_definitions import ConfigDefinition
+from quorate.metadata.consumer_group_configs import GROUP_CONFIGS
 from quorate.metadata.effective_configs import (
     ConfigEntry,
     ConfigSource,
     broker_entries,
+    group_entries,
     shown_topic_configs,
     topic_entries,
 )
@@ -58,7 +60,11 @@ def _describe(node: Node, request: DescribeConfigsRequest, resource: DescribeCon
 
 def _resource(node: Node, resource: DescribeConfigsResource) -> tuple[Mapping[str, ConfigDefinition], Entries]:
     image, view = node.metadata.image, node.view
-    if parse_resource_type(resource.resource_type) is ResourceType.TOPIC:
+    kind = parse_resource_type(resource.resource_type)
+    if kind is ResourceType.GROUP:
+        group_id = GroupId(resource.resource_name)
+        return GROUP_CONFIGS, lambda definition: group_entries(image, view, group_id, definition)
+    if kind is ResourceType.TOPIC:
         topic = image.topics.get(TopicName(resource.resource_name))
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,6 +1,6 @@
 """The consumer groups of one shard: finds the group a request is for, and turns decisions into effects. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import msgspec
@@ -46,11 +46,12 @@ class ConsumerGroups:
         self.config = config
         self.new_uuid = new_uuid
         self.topics: ClusterTopics = NoTopics()
+        self.own_settings: Mapping[GroupId, ConsumerGroupSettings] = {}
         # Classic members that have been told to join again and have not yet: they have a rebalance timeout for that.
         self.told_to_join: set[ConsumerRebalanceTimer] = set()
 
-    def settings(self, group_id: GroupId) -> ConsumerGroupSettings:  # noqa: ARG002 - groups may have their own
-        return self.config.consumer
+    def settings(self, group_id: GroupId) -> ConsumerGroupSettings:
+        return self.own_settings.get(group_id, self.config.consumer)
 
     def heartbeat(self, token: Token, command: ConsumerGroupHeartbeat, now_ms: int) -> list[Effect]:
         settings = self.settings(command.group_id)

@@ -8,6 +8,7 @@ from quorate.groups.consumer.commands import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOC
 from quorate.groups.consumer.group import ConsumerGroupState
 from quorate.groups.consumer.partitions import NO_PARTITIONS
 from quorate.groups.consumer.settings import ConsumerGroupSettings
+from quorate.groups.effects import GroupSettingsChanged
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, TopicName
 from tests.unit.groups.consumer.talk import ConsumerConversation, FakeTopics, heartbeat, settle
@@ -321,3 +322,17 @@ def test_coordinator_that_takes_over_still_waits_for_who_must_revoke() -> None:
         talk.advance(REBALANCE_TIMEOUT_MS // 2)
         talk.beat("a", 1, owned=everything)
     assert talk.beat("a", 1, owned=everything).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_group_with_settings_of_its_own_lives_by_them() -> None:
+    talk = ConsumerConversation()
+    own = ConsumerGroupSettings(session_timeout_ms=100_000, heartbeat_interval_ms=7_000)
+    talk.report(GroupSettingsChanged(settings={GROUP: own}))
+
+    assert talk.beat("a", 0).heartbeat_interval_ms == 7_000
+    talk.advance(99_999)
+    assert talk.beat("a", 1).error is ErrorCode.NONE
+    talk.report(GroupSettingsChanged(settings={}))
+    talk.beat("a", 1)
+    talk.advance(SESSION_TIMEOUT_MS)
+    assert talk.beat("a", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
