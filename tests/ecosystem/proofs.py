@@ -21,17 +21,23 @@ class ProofResult(Proof, frozen=True, kw_only=True):
     #: "passed", "failed", or "skipped: " with the reason.
     result: str
 
+    @property
+    def was_skipped(self) -> bool:
+        return self.result.startswith("skipped")
+
 
 def read_results(path: Path = RESULTS) -> list[ProofResult]:
     return msgspec.json.decode(path.read_bytes(), type=list[ProofResult]) if path.exists() else []
 
 
 def merge_results(new: list[ProofResult], path: Path = RESULTS) -> None:
-    """A result takes the place of an older one of the same client and feature, whatever version that was."""
+    """A result takes the place of an older one of the same client and feature, unless the test was skipped now."""
     if not new:
         return
-    renewed = {(each.client, each.feature) for each in new}
-    kept = [each for each in read_results(path) if (each.client, each.feature) not in renewed]
-    merged = sorted([*kept, *new], key=lambda each: (each.client, each.feature))
+    known = {(each.client, each.feature): each for each in read_results(path)}
+    for each in new:
+        if not each.was_skipped or (each.client, each.feature) not in known:
+            known[each.client, each.feature] = each
+    merged = [result for _, result in sorted(known.items())]
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(merged), indent=2) + b"\n")

@@ -22,6 +22,15 @@ def test_a_run_of_some_tests_keeps_what_others_have_shown(tmp_path: Path) -> Non
     ]
 
 
+def test_a_skipped_test_takes_nothing_back(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    merge_results([result("a", "x")], path)
+
+    merge_results([result("a", "x", outcome="skipped: no jars"), result("b", "x", outcome="skipped: no jars")], path)
+
+    assert read_results(path) == [result("a", "x"), result("b", "x", outcome="skipped: no jars")]
+
+
 def test_a_run_of_none_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     merge_results([], path)
