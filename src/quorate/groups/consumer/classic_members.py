@@ -122,15 +122,16 @@ def must_join_again(group: ConsumerGroup, member_id: MemberId) -> bool:
 
 
 def leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> MemberId:
-    """Who leaves by LeaveGroup: a classic member, or whoever has the instance id where a tool removes it."""
+    """Who leaves by LeaveGroup; a tool that removes an instance need not know its member id."""
     if leaving.group_instance_id is not None:
         holder = group.static_member(leaving.group_instance_id)
         if holder is None:
             raise unknown_instance(leaving.group_instance_id)
-        if leaving.member_id == NO_MEMBER_ID:
-            return holder
-        check_instance(leaving.member_id, leaving.group_instance_id, holder)
-    member = group.members.get(leaving.member_id)
-    if member is None:
-        raise unknown_member(leaving.member_id)
-    return leaving.member_id
+        if leaving.member_id != NO_MEMBER_ID:
+            check_instance(leaving.member_id, leaving.group_instance_id, holder)
+    else:
+        holder = leaving.member_id
+    member = group.members.get(holder)
+    if member is None or member.classic is None:  # Members with the consumer protocol leave by heartbeat.
+        raise unknown_member(holder)
+    return holder

@@ -85,7 +85,7 @@ class ConsumerGroups:
         classic = self.book.live.get(group_id)
         if classic is None:
             return GroupUpdate(ConsumerGroup(group_id))
-        if classic.state is GroupState.EMPTY and not classic.pending_members:
+        if classic.state is GroupState.EMPTY:
             return GroupUpdate(ConsumerGroup(group_id), [group_record(group_id, None)])
         return upgrade(classic, self.topics, now_ms)
 

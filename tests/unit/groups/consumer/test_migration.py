@@ -22,7 +22,7 @@ from quorate.protocol.codec import encode_versioned
 from quorate.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from quorate.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from quorate.protocol.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
-from tests.unit.groups.consumer.talk import ConsumerConversation, FakeTopics, heartbeat
+from tests.unit.groups.consumer.talk import ConsumerConversation, FakeTopics, TalkingConsumer, heartbeat
 from tests.unit.groups.conversation import GROUP, SESSION_TIMEOUT_MS
 
 
@@ -317,3 +317,55 @@ def test_eager_members_without_owned_partitions_in_their_subscription_take_part(
     synced = talk.reply(talk.sync(again), SyncGroupResult)
     assert len(read_assignment(synced.assignment, talk.topics)) == 1
     assert talk.beat("new", 2).assignment is not None, "an eager member has nothing left when it joins"
+
+
+def test_pending_classic_member_does_not_keep_a_new_one_out() -> None:
+    talk = ConsumerConversation()
+    pending = ClassicConsumer(talk)
+    pending.member_id = talk.joined(talk.join(protocols=pending.subscription())).member_id
+
+    assert talk.beat("new", 0).error is ErrorCode.NONE
+    assert pending.join().error is ErrorCode.NONE
+
+
+def test_leave_group_is_for_classic_members_only() -> None:
+    talk = ConsumerConversation()
+    talk.beat("new", 0, instance_id="one")
+
+    assert talk.leave(MemberId("new")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.leave(NO_MEMBER_ID, "one") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert talk.leave(NO_MEMBER_ID, "two") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_are_replaced_one_by_one_and_no_partition_ever_has_two_owners() -> None:
+    talk = ConsumerConversation(FakeTopics(orders=6))
+    old = [ClassicConsumer(talk) for _ in range(3)]
+    tokens = []
+    for member in old:
+        member.member_id = talk.joined(talk.join(protocols=member.subscription())).member_id
+        tokens.append(talk.join(member.member_id, protocols=member.subscription()))
+    tokens[0] = talk.join(old[0].member_id, protocols=old[0].subscription())
+    shares = {member.member_id: assignment(2 * index, 2 * index + 1) for index, member in enumerate(old)}
+    for member, token in zip(old, tokens, strict=True):
+        member.generation = talk.joined(token).generation
+        assert member.sync(shares) is ErrorCode.NONE
+    new: list[TalkingConsumer] = []
+
+    def everybody_beats() -> None:
+        everybody: list[ClassicConsumer | TalkingConsumer] = [*old, *new]
+        for consumer in everybody:
+            consumer.beat()
+            held = [partition for each in everybody for partition in each.owned]
+            assert len(held) == len(set(held)), "two owners"
+
+    for number in range(3):
+        new.append(talk.consumer(f"new-{number}"))
+        for _ in range(4):
+            everybody_beats()
+        talk.leave(old.pop().member_id)
+        for _ in range(4):
+            everybody_beats()
+        if number == 1:
+            talk.restart()
+    assert frozenset().union(*(each.owned for each in new)) == talk.topics.partitions("orders")
+    assert {member.is_classic for member in talk.describe().members} == {False}
