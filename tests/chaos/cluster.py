@@ -16,11 +16,13 @@ from typing import Self
 from tests.chaos.links import Link, Links
 from tests.chaos.small_disk import SmallDisk
 from tests.peers.child_process import free_port
-from tests.peers.quorate_node import QUORATE, QuorateNode, TomlValue
+from tests.peers.quorate_node import QUORATE, QuorateNode, TomlValue, ready_line
 
 NODE_IDS = (7, 100, 4001)
 FIVE_NODE_IDS = (2, 7, 100, 900, 4001)
 _FIRST_ADDED_ID = 5_000
+#: Through links that are cut again and again, on a machine that has other work.
+_READY_WITHIN_S = 120
 _CONFIGS: dict[str, TomlValue] = {
     "min.insync.replicas": 2,
     "default.replication.factor": 3,
@@ -99,7 +101,7 @@ class ProcessCluster:
         for node_id in node_ids:
             self._nodes[node_id].launch()
         for node_id in node_ids:
-            self._nodes[node_id].wait_until_ready()
+            self._nodes[node_id].process.wait_for_output(ready_line, f"node {node_id} to be ready", _READY_WITHIN_S)
 
     def restart(self, *node_ids: int) -> None:
         self.start(*node_ids)
