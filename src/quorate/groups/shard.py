@@ -2,7 +2,8 @@
 
 ``handle`` takes an event and the time, and returns what the broker must do, in order. Two kinds of state meet here:
 ``ReplicatedState`` is what the log says and changes by ``replay`` alone; a ``ClassicGroup`` is live membership, gone
-with this coordinator and made anew from the log by the next.
+with this coordinator and made anew from the log by the next. A ``ConsumerGroup`` is the log's word, with what is on its
+way to the log counted in.
 """
 
 from collections.abc import Callable

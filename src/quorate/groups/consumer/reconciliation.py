@@ -9,6 +9,8 @@ from collections.abc import Callable
 from quorate.groups.consumer.partitions import NO_PARTITIONS, AssignedPartition, Partitions
 from quorate.groups.consumer.records import CurrentAssignment, MemberState
 
+_MAY_HAVE_TO_REVOKE = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
+
 
 def reconcile(
     current: CurrentAssignment,
@@ -21,7 +23,7 @@ def reconcile(
     """The member's next assignment. ``reported`` is what it says it owns, None where its heartbeat does not say."""
     if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
         return current
-    if current.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(reported, current.pending_revocation):
+    if current.state in _MAY_HAVE_TO_REVOKE and _still_owns(reported, current.pending_revocation):
         return current
     kept = current.assigned & target
     to_revoke = current.assigned - target
