@@ -111,7 +111,7 @@ def settings(source: str, target: str) -> dict[str, object]:
         "sync.topic.acls.enabled": "false",
         # Every record's offset is told, so that the offsets of groups are translated as exactly as they can be.
         "offset.lag.max": 0,
-        "offset.flush.interval.ms": 500,
+        "new.offset.flush.interval.ms": 500,
         "plugin.discovery": "service_load",
         **{f"{interval}.interval.seconds": 1 for interval in intervals},
     }
