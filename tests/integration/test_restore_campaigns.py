@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.ids import PartitionIndex, TopicName
 from tests.backup_commands import Backups, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster
@@ -35,7 +37,6 @@ PARTITIONS = 4
 RECORDS = 40_000
 # 10 MB take a minute and a half without the kills.
 SLOW = {"rate_limit_bytes_per_second": 110_000}
-KILLS = 20
 MANY = 251
 
 
@@ -76,6 +77,14 @@ class RestoreUnderFire:
             self._process = self._restores.start("--master", self._spark.master, **self._settings)
         return self._process
 
+    def wait_until_written(self, topic: str, records: int) -> None:
+        with client_of(self._nodes.bootstrap) as client:
+            eventually(
+                lambda: self.process.poll() is None and written(client, topic) > records,
+                f"more than {records} records to be written",
+                within_s=300,
+            )
+
     def kill_driver(self) -> bool:
         process = self.process
         os.kill(process.pid, signal.SIGKILL)
@@ -104,6 +113,13 @@ class RestoreUnderFire:
         return [pid for pid in running if "CoarseGrainedExecutorBackend" in command_of(pid)]
 
 
+def written(client: KafkaClient, topic: str) -> int:
+    names = [TopicPartition(TopicName(topic), PartitionIndex(index)) for index in range(PARTITIONS)]
+    if topic not in client.cluster.metadata().topics:
+        return 0
+    return sum(each.offset or 0 for each in client.offsets.latest(names).values())
+
+
 def _kill_one(victims: list[int]) -> bool:
     if not victims:
         return False
@@ -125,19 +141,17 @@ def test_kills_at_random_points_of_everything_that_takes_part(
     restores = Restores(backups, cluster.bootstrap)
     settings = {"topic_mapping": {source: target}, "preserve_offsets": preserve_offsets}
     fire = RestoreUnderFire(restores, spark, cluster, **settings, **SLOW)
-    kinds: list[Callable[[], bool]] = [fire.kill_driver, fire.kill_executor, fire.kill_worker, fire.kill_broker]
-    random.seed(20)
-    done: dict[str, int] = {}
+    kills = 4 * [fire.kill_driver] + 5 * [fire.kill_executor] + 6 * [fire.kill_worker] + 5 * [fire.kill_broker]
+    chance = random.Random(20)
+    chance.shuffle(kills)
     try:
-        while sum(done.values()) < KILLS:
-            assert fire.process
-            time.sleep(random.uniform(1, 12))
-            kill = random.choice(kinds)
-            if kill():
-                done[kill.__name__] = done.get(kill.__name__, 0) + 1
+        for number, kill in enumerate(kills):
+            # Each in the midst of writing, at its own place.
+            fire.wait_until_written(target, RECORDS * number // (len(kills) + 2) + chance.randrange(RECORDS // 40))
+            eventually(kill, "somebody to kill", within_s=120)
+            print(f"{kill.__name__} after {written(client, target)} records", flush=True)
     finally:
         fire.stop()
-    print(f"killed: {done}")
 
     def is_restored() -> bool:
         finished = restores.restore("--master", spark.master, **settings)
