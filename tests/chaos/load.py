@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from quorate.kernel.ids import Offset
+from tests.eventually import eventually
 from tests.simulation.replication.history import History, HistoryBroken
 
 TOPIC = "orders"
@@ -179,7 +180,7 @@ def read_everything(bootstrap: str) -> dict[int, dict[Offset, bytes]]:
     found: dict[int, dict[Offset, bytes]] = {}
     for partition in range(PARTITION_COUNT):
         place = TopicPartition(TOPIC, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        end = _end_offset(consumer, place)
         consumer.assign([place])
         content = found.setdefault(partition, {})
         deadline = time.monotonic() + 30
@@ -191,6 +192,17 @@ def read_everything(bootstrap: str) -> dict[int, dict[Offset, bytes]]:
                     content[Offset(offset)] = value
     consumer.close()
     return found
+
+
+def _end_offset(consumer: Consumer, place: TopicPartition) -> int:
+    def ask() -> tuple[int, int] | None:
+        try:
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=30)
+        except KafkaException:
+            return None  # Its leader is just being changed.
+        return found
+
+    return eventually(ask, f"the end of {place}")[1]
 
 
 def _consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
