@@ -1,19 +1,13 @@
-"""The contender Quorate: the data source on a session as ``quorate export`` opens it."""
+"""The contender Quorate: the data source on a session with Spark's defaults, as its users have."""
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
 from benchmarks.backup.jobs import Copied, Job, serve_jobs
 from benchmarks.data_source.reading import drain
-from quorate.pipeline.spark_session import open_spark
-from quorate.pipeline.spark_settings import SparkSettings
 from quorate.spark import register
-
-
-class _Nobody:
-    def tasks_counted(self, finished_count: int, task_count: int) -> None:
-        """There is no terminal."""
 
 
 def read(session: SparkSession, job: Job) -> Copied:
@@ -23,9 +17,12 @@ def read(session: SparkSession, job: Job) -> Copied:
 
 
 def main() -> None:
-    with open_spark(SparkSettings(master=f"local[{os.cpu_count()}]"), "benchmark", lambda _: None) as spark:
-        spark.query(register, _Nobody())
-        serve_jobs(lambda job: spark.query(lambda session: read(session, job), _Nobody()))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName("benchmark").master("local[*]")
+    session = builder.config("spark.ui.enabled", "false").getOrCreate()
+    register(session)
+    serve_jobs(lambda job: read(session, job))
+    session.stop()
 
 
 if __name__ == "__main__":

@@ -123,10 +123,10 @@ def _spark_settings(config: "BackupConfig | None", master: str | None, remote: s
     from quorate.pipeline.spark_settings import SparkSettings
 
     if config is None:
-        settings = SparkSettings()
+        settings = SparkSettings(rows_pass_jvm=True)
     else:
         spark = config.spark
-        settings = SparkSettings(master=spark.master, remote=spark.remote, conf=spark.conf)
+        settings = SparkSettings(master=spark.master, remote=spark.remote, conf=spark.conf, rows_pass_jvm=True)
     if master is not None:
         settings = msgspec.structs.replace(settings, master=master, remote=None)
     return settings if remote is None else msgspec.structs.replace(settings, remote=remote)

@@ -18,13 +18,15 @@ _QUICK_START_CONF = {
     "spark.locality.wait": "0s",
     "spark.log.level": "ERROR",
 }
-QUICK_START_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
+QUICK_START_JVM_OPTIONS = (_FIRST_COMPILER_ONLY, "-XX:+UseSerialGC")
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     remote: str | None = None  # A Spark Connect server; then ``master`` means nothing.
     conf: dict[str, str] = {}
+    rows_pass_jvm: bool = False  # Worth the JVM's better compiler, which takes its time to get going.
 
     @property
     def is_local(self) -> bool:
@@ -44,7 +46,10 @@ def spark_conf(
     conf = dict(_QUICK_START_CONF)
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     conf["spark.master"] = effective_master(settings.master)
-    conf["spark.driver.extraJavaOptions"] = " ".join([*QUICK_START_JVM_OPTIONS, *jvm_options])
+    own_options = [
+        option for option in QUICK_START_JVM_OPTIONS if option != _FIRST_COMPILER_ONLY or not settings.rows_pass_jvm
+    ]
+    conf["spark.driver.extraJavaOptions"] = " ".join([*own_options, *jvm_options])
     if settings.is_local:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.python.daemon.module"] = _DAEMON_MODULE

@@ -37,3 +37,11 @@ def test_settings_of_the_user_win() -> None:
     )
     assert conf["spark.ui.enabled"] == "true"
     assert conf["spark.driver.extraJavaOptions"].endswith("-Xshare:auto")
+
+
+def test_jvm_that_rows_pass_has_its_better_compiler() -> None:
+    quick, thorough = (
+        spark_conf(SparkSettings(rows_pass_jvm=passes), [], folder=FOLDER, package_zip=None) for passes in (False, True)
+    )
+    assert "-XX:TieredStopAtLevel=1" in quick["spark.driver.extraJavaOptions"]
+    assert thorough["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC"
