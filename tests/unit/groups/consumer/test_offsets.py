@@ -16,8 +16,9 @@ from quorate.groups.commands import (
     ListGroupsResult,
 )
 from quorate.groups.consumer.commands import LEAVE_EPOCH
+from quorate.groups.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import MemberId
+from quorate.kernel.ids import MemberId, ProducerEpoch, ProducerId
 from tests.unit.groups.consumer.talk import ConsumerConversation
 from tests.unit.groups.conversation import GROUP, commit_request, partition
 
@@ -40,6 +41,20 @@ def test_members_commit_with_the_epoch_that_they_are_in() -> None:
     old_version = msgspec.structs.replace(commit_request(8, A, 1), supports_member_epochs=False)
     assert commit(talk, old_version) is ErrorCode.UNSUPPORTED_VERSION
     assert talk.committed_offset() == 7
+
+
+def test_a_producer_commits_in_a_transaction_with_the_epoch_of_its_member_or_for_none() -> None:
+    talk = ConsumerConversation()
+    talk.beat("a", 0)
+
+    def in_transaction(command: CommitOffsets) -> CommitOffsets:
+        return msgspec.structs.replace(command, transaction=TransactionalProducer(ProducerId(7), ProducerEpoch(0)))
+
+    assert commit(talk, in_transaction(commit_request(7, A, 1))) is ErrorCode.NONE
+    assert commit(talk, in_transaction(commit_request(8, A, 0))) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(talk, in_transaction(commit_request(8, MemberId("b"), 1))) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(talk, in_transaction(commit_request(9, NO_MEMBER_ID, -1))) is ErrorCode.NONE
+    assert talk.committed_offset() is None
 
 
 def test_tools_commit_for_a_group_without_members() -> None:
