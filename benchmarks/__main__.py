@@ -11,12 +11,12 @@ from pathlib import Path
 
 from benchmarks import cases
 from benchmarks.backup import cases as backup
-from benchmarks.backup.contender import ContenderFailed
 from benchmarks.backup.measure import measure_backup
 from benchmarks.cases import Selection
 from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
+from benchmarks.contenders.contender import ContenderFailed
 from benchmarks.data_source import cases as data_source
 from benchmarks.data_source.measure import measure_data_source
 from benchmarks.report import Environment, describe_environment, make_report, render, save

@@ -1,36 +1,10 @@
-"""What is measured of the backup: cases, contenders, goals, and the names by which they are reported. Pure."""
-
-from enum import StrEnum
+"""What is measured of the backup: cases, goals, and the names by which they are reported. Pure."""
 
 import msgspec
 
+from benchmarks.contenders.names import ContenderName
+
 PREFIX = "backup"
-VALUE_SIZE_BYTES = 1024
-MIB = 1024 * 1024
-
-
-class ContenderName(StrEnum):
-    QUORATE = "Quorate"
-    # As above, compressing what the producers have not: its default. It stores fewer bytes than the limit copies, which
-    # is other work, so it is not held against the limit.
-    QUORATE_ZSTD = "Quorate, zstd"
-    CONSUMER_LOOP = "consumer loop"
-    # As many of them as there are cores, which share the partitions: what a careful user would write. Not judged.
-    CONSUMER_LOOPS = "consumer loop on each core"
-    CONNECTOR = "Spark connector"
-    LIMIT = "limit"
-
-    @property
-    def is_ours(self) -> bool:
-        return self in (ContenderName.QUORATE, ContenderName.QUORATE_ZSTD)
-
-    @property
-    def is_judged_peer(self) -> bool:
-        return self in (ContenderName.CONSUMER_LOOP, ContenderName.CONNECTOR)
-
-    @property
-    def backup_compression(self) -> str:
-        return "zstd" if self is ContenderName.QUORATE_ZSTD else "none"
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

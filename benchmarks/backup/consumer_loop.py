@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from benchmarks.backup.jobs import Copied, Job, serve_jobs
+from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 
 _RECORD_START = struct.Struct(">qqii")
 _MESSAGES_AT_ONCE = 10_000

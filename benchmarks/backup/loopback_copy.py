@@ -12,8 +12,8 @@ import socket
 from functools import partial
 from multiprocessing.pool import Pool
 
-from benchmarks.backup.jobs import Copied, Job, serve_jobs
 from benchmarks.backup.log_server import SIZE_BYTES
+from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 
 _BUFFER_BYTES = 1024 * 1024
 

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.backup import cases
-from benchmarks.backup.connector_jars import Connector, find_connector
 from benchmarks.backup.report import make_report, render, save
 from benchmarks.backup.runner import BackupRunner
 from benchmarks.cases import Selection
+from benchmarks.contenders.connector_jars import Connector, find_connector
 from benchmarks.report import Environment
 from tests.peers.jars import PeersUnavailableError
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from benchmarks.backup.jobs import Copied, Job, serve_jobs
+from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 from quorate.backup.config import parse_backup_config
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.planner import Plan

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.backup.cases import CASES, IDLE_PARTITIONS, BackupSettings, Case, ContenderName
-from benchmarks.backup.connector_jars import Connector
-from benchmarks.backup.contender import Contender, ContenderFailed, Run
-from benchmarks.backup.jobs import Job
-from benchmarks.backup.source import Source, start_source
+from benchmarks.backup.cases import CASES, IDLE_PARTITIONS, BackupSettings, Case
 from benchmarks.cases import Selection
+from benchmarks.contenders.connector_jars import Connector
+from benchmarks.contenders.contender import Contender, ContenderFailed, Run
+from benchmarks.contenders.jobs import Job
+from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.source import Source, start_source
 
 # A JVM that has read less than this is still compiling itself: its first runs took three times as long as later ones.
 _WARM_UP_SHARE = 5
@@ -112,7 +113,7 @@ class BackupRunner:
             raise ContenderFailed(f"{run.contender} copied {run.records} of {self._settings.records} records")
         self._say(
             f"{run.case} {run.contender}: {run.seconds:.2f} s, {run.megabytes_per_second:,.0f} MB/s,"
-            f" {run.cpu_seconds:.2f} CPU s and {run.source_cpu_seconds:.2f} of its source"
+            f" {run.cpu_seconds:.2f} CPU s and {run.cluster_cpu_seconds:.2f} of its source"
         )
         self.runs.append(run)
 
@@ -120,14 +121,14 @@ class BackupRunner:
         settings = self._settings
         topics = [f"idle-{number}" for number in range(settings.idle_topics)]
         partitions = len(topics) * settings.idle_partitions_per_topic
-        work.source.create_topics(topics, settings.idle_partitions_per_topic)
+        work.source.topics.create(topics, settings.idle_partitions_per_topic)
         job = work.idle_job(tuple(topics))
         for number in range(settings.idle_runs):
             # A few partitions of one topic have something new each time; at first, some of several.
             new_records = _IDLE_RECORDS if number == 0 else _FEW_RECORDS
             busy = topics[:6] if number == 0 else topics[:1]
             for topic in busy:
-                work.source.fill(topic, new_records // len(busy), partitions=10)
+                work.source.topics.fill(topic, new_records // len(busy), partitions=10)
             result = quorate.run(job)
             if result.records != new_records:
                 raise ContenderFailed(f"{result.records} records of {new_records} were found in idle partitions")
@@ -151,9 +152,9 @@ class _Workplace:
         partitions = self._settings.partitions
         for topic, records in self._topics(case).items():
             if topic not in self._end_offsets:
-                self.source.create_topics([topic], partitions)
-                self.source.fill(topic, records, partitions=partitions, compression=case.producer_compression)
-                self._end_offsets[topic] = self.source.end_offsets(topic, partitions)
+                self.source.topics.create([topic], partitions)
+                self.source.topics.fill(topic, records, partitions=partitions, compression=case.producer_compression)
+                self._end_offsets[topic] = self.source.topics.end_offsets(topic, partitions)
 
     @contextmanager
     def job(self, case: Case, contender: ContenderName, *, small: bool = False) -> Iterator[tuple[Job, int]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet
 from pyspark.sql import SparkSession
 
-from benchmarks.backup.jobs import Copied, Job, serve_jobs
+from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 
 
 def write_parquet(session: SparkSession, job: Job) -> None:

@@ -4,7 +4,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from benchmarks.backup.jobs import Copied, Job, serve_jobs
+from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 from benchmarks.data_source.reading import drain
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.backup.cases import ContenderName
-from benchmarks.backup.connector_jars import Connector, find_connector
-from benchmarks.backup.contender import Contender, ContenderFailed, Run
-from benchmarks.backup.jobs import Job
-from benchmarks.backup.source import Source, start_source
 from benchmarks.cases import Selection
+from benchmarks.contenders.connector_jars import Connector, find_connector
+from benchmarks.contenders.contender import Contender, ContenderFailed, Run
+from benchmarks.contenders.jobs import Job
+from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.source import Source, start_source
 from benchmarks.data_source import cases
 from benchmarks.data_source.cases import Case, ReadSettings
 from benchmarks.data_source.report import make_report, render, save
@@ -70,8 +70,10 @@ class ReadRunner:
 
     def _compare(self, case: Case, source: Source, contenders: list[Contender], folder: Path) -> None:
         settings = self._settings
-        source.create_topics([case.topic], settings.partitions)
-        source.fill(case.topic, settings.records, partitions=settings.partitions, compression=case.producer_compression)
+        source.topics.create([case.topic], settings.partitions)
+        source.topics.fill(
+            case.topic, settings.records, partitions=settings.partitions, compression=case.producer_compression
+        )
         log_bytes = sum(file.stat().st_size for file in source.log_files(case.topic))
         empty = folder / "empty"
         empty.mkdir(exist_ok=True)

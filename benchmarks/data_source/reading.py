@@ -5,7 +5,7 @@ from typing import Any
 from pyspark.sql import Observation
 from pyspark.sql.functions import count, lit
 
-from benchmarks.backup.jobs import Copied
+from benchmarks.contenders.jobs import Copied
 
 
 def drain(frame: Any) -> Copied:

@@ -6,9 +6,9 @@ from statistics import median
 
 import msgspec
 
-from benchmarks.backup.cases import ContenderName
-from benchmarks.backup.connector_jars import Connector
-from benchmarks.backup.contender import Run
+from benchmarks.contenders.connector_jars import Connector
+from benchmarks.contenders.contender import Run
+from benchmarks.contenders.names import ContenderName
 from benchmarks.data_source.cases import MIN_RATIO_PER_CPU_SECOND, ReadSettings
 from benchmarks.report import Environment, save_page, table
 from benchmarks.summary import NOISY_SHARE, Ratio, Verdict
@@ -100,7 +100,7 @@ def _figure_row(runs: Sequence[Run]) -> list[str]:
         f"{middle(lambda run: run.records / run.seconds):,.0f}",
         f"{middle(lambda run: run.cpu_seconds):.2f}",
         f"{middle(lambda run: run.records / run.cpu_seconds):,.0f}",
-        f"{middle(lambda run: run.source_cpu_seconds):.2f}",
+        f"{middle(lambda run: run.cluster_cpu_seconds):.2f}",
         f"{max(run.peak_tree_memory_bytes for run in runs) / 1e6:,.0f}",
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from benchmarks.backup.connector_jars import STAND_IN_VERSIONS, stand_in_connector
+from benchmarks.contenders.connector_jars import STAND_IN_VERSIONS, stand_in_connector
 from tests.compat.clients.confluent import ConfluentClient
 from tests.ecosystem.spark_queries import ROWS
 from tests.peers.jars import PeersUnavailableError

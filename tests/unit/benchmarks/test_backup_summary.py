@@ -1,9 +1,10 @@
 """Ratios and verdicts of the backup's benchmark: of runs of the same repeat, and never better than they are."""
 
-from benchmarks.backup.cases import ContenderName
-from benchmarks.backup.contender import Run
 from benchmarks.backup.runner import IdleRun
-from benchmarks.backup.summary import compare, judge, summarise
+from benchmarks.backup.summary import judge
+from benchmarks.contenders.contender import Run
+from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.summary import compare, summarise
 from benchmarks.summary import Verdict
 
 QUORATE, ZSTD, LOOP, LIMIT = (
@@ -24,7 +25,7 @@ def run(contender: ContenderName, repeat: int = 0, *, seconds: float = 1.0, cpu:
         log_bytes=1_000_000,
         stored_bytes=500_000,
         cpu_seconds=cpu,
-        source_cpu_seconds=1.0,
+        cluster_cpu_seconds=1.0,
         other_cpu_seconds=0.0,
         peak_task_memory_bytes=memory,
         peak_tree_memory_bytes=memory,
@@ -44,7 +45,7 @@ def test_cpu_ratio_with_the_source_counts_the_brokers_on_both_sides() -> None:
     (comparison,) = compare([run(QUORATE, cpu=1), run(LOOP, cpu=5)])
 
     assert comparison.cpu.median == 5
-    assert comparison.cpu_with_source.median == 3
+    assert comparison.cpu_with_cluster.median == 3
 
 
 def test_one_missed_figure_misses_the_goal_and_is_named() -> None:

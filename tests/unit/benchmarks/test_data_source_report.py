@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.backup.cases import ContenderName
-from benchmarks.backup.connector_jars import Connector
-from benchmarks.backup.contender import Run
+from benchmarks.contenders.connector_jars import Connector
+from benchmarks.contenders.contender import Run
+from benchmarks.contenders.names import ContenderName
 from benchmarks.data_source.cases import QUICK
 from benchmarks.data_source.report import make_report, render
 from benchmarks.summary import Verdict
@@ -23,7 +23,7 @@ def run(contender: ContenderName, repeat: int, *, seconds: float, cpu_seconds: f
         log_bytes=1,
         stored_bytes=0,
         cpu_seconds=cpu_seconds,
-        source_cpu_seconds=0.1,
+        cluster_cpu_seconds=0.1,
         other_cpu_seconds=0.0,
         peak_task_memory_bytes=None,
         peak_tree_memory_bytes=1,

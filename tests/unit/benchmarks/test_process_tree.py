@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.backup import process_tree
+from benchmarks.contenders import process_tree
 
 BURN = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
 BURNING_CHILD = f"""

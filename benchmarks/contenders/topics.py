@@ -1,44 +1,27 @@
-"""The cluster that all contenders read: three nodes of Apache Kafka, its topics, and the log files on its disk.
-
-Topics have one replica: reading goes to the leaders only, and the page cache holds every log once.
-"""
+"""Topics of a cluster, whichever it is: made, filled with the same records in every run, and asked where they end."""
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from benchmarks.backup.cases import VALUE_SIZE_BYTES
-from benchmarks.systems import KAFKA_JVM_OPTIONS
-from tests.peers.apache_kafka import ApacheKafka
+from benchmarks.cases import VALUE_SIZE_BYTES
 
-NODE_IDS = (7, 100, 4001)
-_HEAP_MB = 1024
-_BATCH_BYTES = 64 * 1024
-_LINGER_MS = 50
+BATCH_BYTES = 64 * 1024
+LINGER_MS = 50
 _TIMEOUT_S = 60.0
 _PREPARED_VALUES = 4096
 # Of a value: what does not compress. The rest is text, so that lz4 brings it to about a half.
 _RANDOM_SHARE = 0.4
 
 
-class Source:
-    def __init__(self, cluster: ApacheKafka) -> None:
-        self._cluster = cluster
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+class Topics:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    @property
-    def bootstrap(self) -> str:
-        return self._cluster.bootstrap
-
-    @property
-    def pids(self) -> list[int]:
-        return [node.pid for node in self._cluster.nodes.values()]
-
-    def create_topics(self, topics: Sequence[str], partitions: int) -> None:
+    def create(self, topics: Sequence[str], partitions: int) -> None:
         configs = {"min.insync.replicas": "1"}
         wanted = [NewTopic(topic, partitions, 1, config=configs) for topic in topics]
         for created in self._admin.create_topics(wanted).values():
@@ -52,7 +35,7 @@ class Source:
             if error is not None:
                 failures.append(str(error))
 
-        settings = {"batch.size": _BATCH_BYTES, "linger.ms": _LINGER_MS, "compression.type": compression}
+        settings = {"batch.size": BATCH_BYTES, "linger.ms": LINGER_MS, "compression.type": compression}
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", **settings})
         values = _values()
         for number in range(records):
@@ -78,18 +61,6 @@ class Source:
             )
         finally:
             consumer.close()
-
-    def log_files(self, topic: str) -> list[Path]:
-        """Every segment of the topic's logs, on whichever node it is."""
-        folders = [node.data_dir for node in self._cluster.nodes.values()]
-        return sorted(path for folder in folders for path in folder.glob(f"{topic}-*/*.log"))
-
-
-@contextmanager
-def start_source() -> Iterator[Source]:
-    options = (f"-Xms{_HEAP_MB}m", *KAFKA_JVM_OPTIONS)
-    with ApacheKafka.start(NODE_IDS, heap_mb=_HEAP_MB, jvm_options=options) as cluster:
-        yield Source(cluster)
 
 
 def _values() -> list[bytes]:

@@ -11,10 +11,10 @@ from typing import Self
 import msgspec
 
 from benchmarks import process_usage
-from benchmarks.backup import process_tree
-from benchmarks.backup.cases import ContenderName
-from benchmarks.backup.jobs import READY, Job, JobResult
-from benchmarks.backup.process_tree import MemoryWatch
+from benchmarks.contenders import process_tree
+from benchmarks.contenders.jobs import READY, Job, JobResult
+from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.process_tree import MemoryWatch
 
 
 class ContenderFailed(Exception):
@@ -30,9 +30,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     records: int
     log_bytes: int  # What the brokers keep of these records, whatever the contender makes of them.
-    stored_bytes: int
+    stored_bytes: int  # In the job's folder when it is done: what was written, or what is read.
     cpu_seconds: float  # Of the contender's processes, the Spark driver's JVM included.
-    source_cpu_seconds: float  # Of the brokers, or of what stands in for them.
+    cluster_cpu_seconds: float  # Of the brokers, or of what stands in for them.
     other_cpu_seconds: float  # Of everything else on the machine: the noise.
     peak_task_memory_bytes: int | None
     peak_tree_memory_bytes: int
@@ -50,10 +50,10 @@ class Contender:
     """Starts with its making; is ready for jobs when the block is entered; ends with it."""
 
     def __init__(
-        self, name: ContenderName, module: str, arguments: Sequence[str], folder: Path, source_pids: Sequence[int]
+        self, name: ContenderName, module: str, arguments: Sequence[str], folder: Path, cluster_pids: Sequence[int]
     ) -> None:
         self.name = name
-        self._source_pids = source_pids
+        self._cluster_pids = cluster_pids
         self._log_path = folder / f"{module.rpartition('.')[2]}.log"
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
@@ -77,10 +77,10 @@ class Contender:
             self._process.wait()
 
     def measure(self, case: str, name: ContenderName, repeat: int, job: Job, log_bytes: int) -> Run:
-        meter = _Meter(self._process.pid, self._source_pids)
+        meter = _Meter(self._process.pid, self._cluster_pids)
         with MemoryWatch(self._process.pid) as memory:
             result = self.run(job)
-        cpu_s, source_s, other_s = meter.read()
+        cpu_s, cluster_s, other_s = meter.read()
         return Run(
             case=case,
             contender=name,
@@ -90,7 +90,7 @@ class Contender:
             log_bytes=log_bytes,
             stored_bytes=_size_of(Path(job.folder)),
             cpu_seconds=cpu_s,
-            source_cpu_seconds=source_s,
+            cluster_cpu_seconds=cluster_s,
             other_cpu_seconds=other_s,
             peak_task_memory_bytes=result.peak_task_memory_bytes,
             peak_tree_memory_bytes=memory.peak_bytes,
@@ -114,23 +114,23 @@ class Contender:
 
 
 class _Meter:
-    """CPU time from its making on: of the contender, of its source, and of everything else but this process."""
+    """CPU time from its making on: of the contender, of the cluster, and of everything else but this process."""
 
-    def __init__(self, pid: int, source_pids: Sequence[int]) -> None:
+    def __init__(self, pid: int, cluster_pids: Sequence[int]) -> None:
         self._pid = pid
-        self._source_pids = source_pids
+        self._cluster_pids = cluster_pids
         self._before = self._now()
 
     def read(self) -> tuple[float, float, float]:
-        contender_s, source_s, own_s, machine_s = (
+        contender_s, cluster_s, own_s, machine_s = (
             after - before for after, before in zip(self._now(), self._before, strict=True)
         )
-        return contender_s, source_s, max(0.0, machine_s - contender_s - source_s - own_s)
+        return contender_s, cluster_s, max(0.0, machine_s - contender_s - cluster_s - own_s)
 
     def _now(self) -> tuple[float, float, float, float]:
         return (
             process_tree.cpu_seconds(self._pid),
-            sum(map(process_usage.cpu_seconds, self._source_pids)),
+            sum(map(process_usage.cpu_seconds, self._cluster_pids)),
             time.process_time(),
             process_usage.machine_busy_seconds(),
         )

@@ -1,0 +1,35 @@
+"""Who takes part in the benchmarks of Spark jobs, by the names under which they are reported. Pure."""
+
+from enum import StrEnum
+
+
+class ContenderName(StrEnum):
+    QUORATE = "Quorate"
+    # As above, with a backup that is compressed where the producers have not: its default. It stores fewer bytes than
+    # the limit copies, which is other work, so it is not held against the limit.
+    QUORATE_ZSTD = "Quorate, zstd"
+    # The command as a user types it, with the start of Python and of Spark. Not judged.
+    QUORATE_COMMAND = "Quorate, whole command"
+    CONSUMER_LOOP = "consumer loop"
+    # As many of them as there are cores, which share the partitions: what a careful user would write. Not judged.
+    CONSUMER_LOOPS = "consumer loop on each core"
+    PRODUCER_LOOP = "producer loop"
+    PRODUCER_LOOPS = "producer loop on each core"
+    CONNECTOR = "Spark connector"
+    LIMIT = "limit"
+
+    @property
+    def is_ours(self) -> bool:
+        return self in (ContenderName.QUORATE, ContenderName.QUORATE_ZSTD, ContenderName.QUORATE_COMMAND)
+
+    @property
+    def is_judged(self) -> bool:
+        return self in (ContenderName.QUORATE, ContenderName.QUORATE_ZSTD)
+
+    @property
+    def is_judged_peer(self) -> bool:
+        return self in (ContenderName.CONSUMER_LOOP, ContenderName.PRODUCER_LOOP, ContenderName.CONNECTOR)
+
+    @property
+    def backup_compression(self) -> str:
+        return "zstd" if self is ContenderName.QUORATE_ZSTD else "none"
