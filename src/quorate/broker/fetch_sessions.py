@@ -38,6 +38,7 @@ class FetchTarget(msgspec.Struct):
             bool(data.records)
             or data.error_code != 0
             or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
             or data.high_watermark != self.known_high_watermark
             or data.log_start_offset != self.known_log_start_offset
         )
@@ -109,9 +110,13 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(request)
+        if not session.targets:
+            # Nothing is left to fetch: as with Apache Kafka, that ends the session.
+            del self._sessions[session.session_id]
+            return FetchPlan(targets={}, session=None, is_incremental=False)
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
-        session.update(request)
         # A copy: the session may change while this fetch waits for data.
         return FetchPlan(targets=dict(session.targets), session=session, is_incremental=True)
 

@@ -133,6 +133,27 @@ def test_only_news_is_told_again() -> None:
     assert target.has_news(PartitionData(high_watermark=6, log_start_offset=3, records=b""))
 
 
+def test_a_nearer_replica_is_news_though_the_partition_is_quiet() -> None:
+    """Or its consumer would ask the leader again and again, and get nothing (KIP-392)."""
+    target = plan(sessions(), request(0, 0, {"a": [0]})).targets["a", 0]
+    target.has_news(PartitionData(high_watermark=5, log_start_offset=0, records=b""))
+    nearer = PartitionData(high_watermark=5, log_start_offset=0, preferred_read_replica=4001, records=b"")
+    assert target.has_news(nearer)
+    assert target.has_news(nearer)
+
+
+def test_a_session_that_forgets_its_last_partition_ends() -> None:
+    cache = sessions()
+    session = plan(cache, request(0, 0, {"a": [0, 1]})).session
+    assert session is not None
+    assert plan(cache, request(session.session_id, 1, {}, {"a": [1]})).session is session
+
+    ended = plan(cache, request(session.session_id, 2, {}, {"a": [0]}))
+
+    assert (ended.session, ended.targets, len(cache)) == (None, {}, 0)
+    assert refused(cache, request(session.session_id, 3, {})) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_partitions_that_gave_data_go_to_the_end() -> None:
     cache = sessions()
     session = plan(cache, request(0, 0, {"a": [0, 1, 2]})).session
