@@ -1,4 +1,4 @@
-"""Produce and Fetch by hand: refusals, idempotence by sequence number, fetch sessions."""
+"""Produce and Fetch by hand: refusals, idempotence by sequence number, old message formats."""
 
 from collections.abc import Iterator, Sequence
 from uuid import UUID
@@ -13,7 +13,6 @@ from quorate.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ForgottenTopic,
     PartitionData,
 )
 from quorate.protocol.messages.produce import (
@@ -22,14 +21,14 @@ from quorate.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from quorate.records.attributes import Compression
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection
 from tests.compat.raw_records import batch, new_producer_id, produce, produce_request
 from tests.eventually import eventually
+from tests.unit.records.test_legacy import message, wrapper
 
 NO_SUCH_ID = UUID("00000000-0000-4000-8000-000000000001")
-NOON_MS = 1_735_732_800_000
-NEW_SESSION, NO_SESSION = 0, -1
 
 
 @pytest.fixture
@@ -69,6 +68,15 @@ def test_more_than_one_batch_for_a_partition_is_refused(connection: RawConnectio
     refused = produce(connection, created, batch(1) + batch(1))
 
     assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert produce(connection, created, batch(1)).base_offset == 0
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_message_format_is_refused_and_not_stored(connection: RawConnection, created: str, magic: int) -> None:
+    old = message(0, b"old", magic=magic)
+    for records in (old, wrapper(0, old, Compression.GZIP, magic=magic)):
+        assert produce(connection, created, records).error_code == ErrorCode.INVALID_RECORD
+
     assert produce(connection, created, batch(1)).base_offset == 0
 
 
@@ -161,34 +169,6 @@ def test_fetch_refuses_with_the_error_that_tells_the_client_what_to_do(connectio
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_fetch_session_tells_only_what_changed(connection: RawConnection, created: str) -> None:
-    opened = fetch_in_session(connection, 0, NEW_SESSION, added=both_partitions(created))
-    assert opened.session_id > 0
-    assert sorted(changed(opened)) == [0, 1]
-
-    nothing_new = fetch_in_session(connection, opened.session_id, 1)
-    assert changed(nothing_new) == []
-
-    produce(connection, created, batch(2), partition=1)
-    assert changed(fetch_in_session(connection, opened.session_id, 2)) == [1]
-
-    forgotten = (ForgottenTopic(topic=created, partitions=(1,)),)
-    assert changed(fetch_in_session(connection, opened.session_id, 3, forgotten=forgotten)) == []
-
-    produce(connection, created, batch(2), partition=0)
-    assert changed(fetch_in_session(connection, opened.session_id, 4)) == [0]
-
-
-def test_fetch_session_out_of_step_is_refused(connection: RawConnection, created: str) -> None:
-    opened = fetch_in_session(connection, 0, NEW_SESSION, added=both_partitions(created))
-
-    out_of_step = fetch_in_session(connection, opened.session_id, 7)
-    unknown = fetch_in_session(connection, opened.session_id + 12345, 1)
-
-    assert out_of_step.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
 def fetch(
     connection: RawConnection,
     topic: str,
@@ -199,34 +179,6 @@ def fetch(
 ) -> Sequence[PartitionData]:
     request = FetchRequest(min_bytes=1, max_bytes=max_bytes, topics=(FetchTopic(topic=topic, partitions=partitions),))
     return connection.ask(request, version, FetchResponse).responses[0].partitions
-
-
-def both_partitions(topic: str) -> tuple[FetchTopic]:
-    partitions = [FetchPartition(partition=each, partition_max_bytes=1000) for each in (0, 1)]
-    return (FetchTopic(topic=topic, partitions=partitions),)
-
-
-def fetch_in_session(
-    connection: RawConnection,
-    session_id: int,
-    session_epoch: int,
-    *,
-    added: Sequence[FetchTopic] = (),
-    forgotten: Sequence[ForgottenTopic] = (),
-) -> FetchResponse:
-    request = FetchRequest(
-        max_wait_ms=0,
-        session_id=session_id,
-        session_epoch=session_epoch,
-        topics=added,
-        forgotten_topics_data=forgotten,
-    )
-    return connection.ask(request, 11, FetchResponse)
-
-
-def changed(response: FetchResponse) -> list[int]:
-    assert response.error_code == ErrorCode.NONE
-    return [partition.partition_index for each in response.responses for partition in each.partitions]
 
 
 def errors(partitions: Sequence[PartitionData]) -> list[int]:

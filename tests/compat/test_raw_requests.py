@@ -12,25 +12,16 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from quorate.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from quorate.protocol.messages.produce import ProduceRequest
 from quorate.protocol.schema import Request
-from tests.compat.clients.client import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection, encoded_request
 from tests.eventually import eventually
 
 NO_SUCH_ID = UUID("00000000-0000-4000-8000-000000000001")
-NOON_MS = 1_735_732_800_000
-EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 # What clients ask of a broker without transactions or security.
-CLIENT_APIS = [*range(4), *range(8, 17), *range(18, 24), 32, 33, 35, 37, 42, 44, 47, 60, 61, 75]
+CLIENT_APIS = [*range(4), *range(8, 17), *range(18, 24), 32, 33, 34, 35, 37, 42, 44, 47, 60, 61, 75]
 
 
 @pytest.fixture
@@ -123,33 +114,6 @@ def test_defaults_of_the_cluster_apply_where_a_topic_names_none(connection: RawC
 
     assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (ErrorCode.NONE, 1, 1)
     assert answer.configs, "the Java admin client fails on a null"
-
-
-@pytest.mark.parametrize(
-    ("timestamp", "first_version", "expected"),
-    [
-        (LATEST, 1, (3, -1)),
-        (EARLIEST, 1, (0, -1)),
-        (MAX_TIMESTAMP, 7, (1, NOON_MS + 9)),
-        (NOON_MS + 6, 1, (1, NOON_MS + 9)),
-        (NOON_MS + 10, 1, (-1, -1)),
-    ],
-)
-def test_offsets_are_listed_in_every_version(
-    connection: RawConnection, bootstrap: str, timestamp: int, first_version: int, expected: tuple[int, int]
-) -> None:
-    topic = f"listed-offsets-{timestamp}"
-    client = ConfluentClient(bootstrap)
-    client.create_topic(topic)
-    writer = client.writer()
-    for milliseconds in (5, 9, 7):
-        writer.write(topic, [Record(None, b"", NOON_MS + milliseconds)])
-    partition = ListOffsetsPartition(timestamp=timestamp)
-    request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),))
-
-    for version in range(first_version, 11):
-        [answer] = connection.ask(request, version, ListOffsetsResponse).topics[0].partitions
-        assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.NONE, *expected)
 
 
 def empty_request(request_type: type[Request]) -> Request:

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions in pages, and the special timestamps of ListOffsets that came with tiered storage."""
+"""DescribeTopicPartitions in pages that go on at a cursor."""
 
 from collections.abc import Iterator
 
@@ -11,20 +11,9 @@ from quorate.protocol.messages.describe_topic_partitions import (
     RequestCursor,
     TopicRequest,
 )
-from quorate.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from tests.compat.clients.client import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection
 from tests.eventually import eventually
-
-NOON_MS = 1_735_732_800_000
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 
 
 @pytest.fixture
@@ -77,21 +66,3 @@ def test_missing_topic_is_named_among_the_others(connection: RawConnection, boot
 
     [page] = pages(connection, [topic, missing], 10)
     assert page == [(topic, [0], ErrorCode.NONE), (missing, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-
-
-@pytest.mark.parametrize(("timestamp", "first_version", "offset"), [(EARLIEST_LOCAL, 8, 0), (LATEST_TIERED, 9, -1)])
-def test_offsets_of_tiered_storage_are_those_of_a_log_that_is_all_local(
-    connection: RawConnection, bootstrap: str, timestamp: int, first_version: int, offset: int
-) -> None:
-    topic = f"all-local-{first_version}"
-    client = ConfluentClient(bootstrap)
-    client.create_topic(topic)
-    client.writer().write(topic, [Record(None, b"", NOON_MS)] * 3)
-    partition = ListOffsetsPartition(timestamp=timestamp)
-    request = ListOffsetsRequest(topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),))
-
-    for version in range(first_version, 11):
-        [answer] = connection.ask(request, version, ListOffsetsResponse).topics[0].partitions
-        assert (answer.error_code, answer.offset, answer.timestamp) == (ErrorCode.NONE, offset, -1)
-    [refused] = connection.ask(request, first_version - 1, ListOffsetsResponse).topics[0].partitions
-    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
