@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from uuid import UUID
 
 import msgspec
@@ -42,6 +43,8 @@ class Partitions:
         self._group_commit = group_commit
         self._image = MetadataImage()
         self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
+        #: Gone from here, but a sync still writes into their folders: nothing new is opened there until it ends.
+        self._retiring: set[tuple[TopicName, PartitionIndex]] = set()
         #: Those that lead or follow anew, until the log has been told.
         self._new_parts: list[Partition] = []
         #: Of the brokers that may be in sync.
@@ -144,9 +147,12 @@ class Partitions:
         if self._view.node_id not in state.replicas:
             self._remove(identity.topic, identity.partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        partition = self._by_name.get((identity.topic, identity.partition))
+        name = identity.topic, identity.partition
+        if name in self._retiring:
+            return
+        partition = self._by_name.get(name)
         if partition is None:
-            partition = self._by_name[identity.topic, identity.partition] = self._open(identity)
+            partition = self._by_name[name] = self._open(identity)
         if isinstance(partition, Partition) and partition.failure is None:
             self._give_part(partition, state, elected_unclean=elected_unclean)
 
@@ -233,7 +239,18 @@ class Partitions:
         partition = self._by_name.pop((topic, index), None)
         if isinstance(partition, Partition):
             self._replication.rests(partition)
-            partition.retire(failure, then=partition.log.delete)
+            self._retiring.add((topic, index))
+            partition.retire(failure, then=partial(self._retired, partition))
+
+    def _retired(self, partition: Partition) -> None:
+        """The log can go. If the partition has come back here meanwhile, or another of its name, it starts empty."""
+        partition.log.delete()
+        topic, index = partition.identity.topic, partition.identity.partition
+        self._retiring.remove((topic, index))
+        state = self._image.topics.get(topic)
+        if state is not None and index in state.partitions:
+            self._change(TopicPartition(state.topic_id, topic, index), elected_unclean=False)
+            self._log_new_parts()
 
     def _reconfigure(self, topics: set[TopicName]) -> None:
         settings = {topic: partition_settings(self._image, self._view, topic) for topic in topics}
