@@ -20,6 +20,8 @@ from benchmarks.contenders.contender import ContenderFailed
 from benchmarks.data_source import cases as data_source
 from benchmarks.data_source.measure import measure_data_source
 from benchmarks.report import Environment, describe_environment, make_report, render, save
+from benchmarks.restore import cases as restore
+from benchmarks.restore.measure import measure_restore
 from benchmarks.runner import Runner, Settings
 from benchmarks.samples import Sample
 from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
@@ -51,6 +53,8 @@ def main() -> int:
             measure_cluster(_cluster_choice(options), environment, _say)
         if _wants_backup(options):
             measure_backup(options.only, environment, _say, quick=options.quick)
+        if _wants_restore(options):
+            measure_restore(options.only, environment, _say, quick=options.quick)
         if _wants_data_source(options):
             measure_data_source(options.only, environment, _say, quick=options.quick)
     except (RequestFailed, ContenderFailed) as error:
@@ -78,15 +82,12 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 def _node_words(options: argparse.Namespace) -> list[str]:
     """Which measures of one node are asked for; none where all are."""
-    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, _NODE)
+    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, restore.PREFIX, _NODE)
     return [word for word in options.only if not word.startswith(others)]
 
 
 def _wants_cluster(options: argparse.Namespace) -> bool:
-    """Unless asked for by name, not in a quick run, nor where the options are about one node or one system."""
-    if not options.only:
-        return not (options.systems or options.profile or options.quick)
-    return any(word.startswith(cluster.PREFIX) for word in options.only)
+    return _wants_in_full_runs(options, cluster.PREFIX)
 
 
 def _cluster_choice(options: argparse.Namespace) -> Choice:
@@ -108,11 +109,19 @@ def _wants_backup(options: argparse.Namespace) -> bool:
     return not options.only or any(word.startswith(backup.PREFIX) for word in options.only)
 
 
+def _wants_restore(options: argparse.Namespace) -> bool:
+    return _wants_in_full_runs(options, restore.PREFIX)
+
+
 def _wants_data_source(options: argparse.Namespace) -> bool:
-    """As the cluster's part: not in a quick run, unless asked for by name."""
+    return _wants_in_full_runs(options, data_source.PREFIX)
+
+
+def _wants_in_full_runs(options: argparse.Namespace, prefix: str) -> bool:
+    """Unless asked for by name, not in a quick run, nor where the options are about one node or one system."""
     if not options.only:
         return not (options.systems or options.profile or options.quick)
-    return any(word.startswith(data_source.PREFIX) for word in options.only)
+    return any(word.startswith(prefix) for word in options.only)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -125,7 +134,8 @@ def _parse_arguments() -> argparse.Namespace:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup, data-source",
+        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup, restore,"
+        " data-source",
     )
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")

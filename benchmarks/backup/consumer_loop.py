@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 
-_RECORD_START = struct.Struct(">qqii")
+RECORD_START = struct.Struct(">qqii")
 _MESSAGES_AT_ONCE = 10_000
 _TIMEOUT_S = 30.0
 _FILE_BUFFER_BYTES = 1024 * 1024
@@ -62,7 +62,7 @@ def _write_record(files: Mapping[int | None, BinaryIO], message: Message) -> Non
     if error is not None:
         raise KafkaException(error)
     key, value = message.key() or b"", message.value() or b""
-    start = _RECORD_START.pack(message.offset(), message.timestamp()[1], len(key), len(value))
+    start = RECORD_START.pack(message.offset(), message.timestamp()[1], len(key), len(value))
     files[message.partition()].write(b"".join((start, key, value)))
 
 
@@ -70,7 +70,7 @@ def main() -> None:
     processes = int(sys.argv[1])
     with multiprocessing.get_context("forkserver").Pool(processes) as workers:
         workers.map(abs, range(processes))  # They are there before the first job.
-        serve_jobs(lambda job: consume_topic(workers, processes, job))
+        serve_jobs(lambda job: consume_topic(workers, processes, job), Job)
 
 
 if __name__ == "__main__":

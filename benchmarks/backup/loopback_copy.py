@@ -55,7 +55,7 @@ def _write_durably(connection: socket.socket, left: int, path: str) -> None:
 def main() -> None:
     with multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as workers:
         workers.map(abs, range(os.cpu_count() or 1))  # They are there before the first job.
-        serve_jobs(lambda job: copy_logs(workers, job))
+        serve_jobs(lambda job: copy_logs(workers, job), Job)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ from benchmarks.backup import cases
 from benchmarks.backup.report import make_report, render, save
 from benchmarks.backup.runner import BackupRunner
 from benchmarks.cases import Selection
-from benchmarks.contenders.connector_jars import Connector, find_connector
+from benchmarks.contenders.connector_jars import look_for_connector
 from benchmarks.report import Environment
-from tests.peers.jars import PeersUnavailableError
 
 
 def measure_backup(words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool) -> None:
@@ -18,7 +17,7 @@ def measure_backup(words: Sequence[str], environment: Environment, say: Callable
         print(f"Not measuring the backup: {environment.without_apache_kafka}", file=sys.stderr)
         return
     settings = cases.QUICK if quick else cases.FULL
-    connector, description = _find_connector()
+    connector, description = look_for_connector()
     is_stand_in = connector is not None and not connector.is_of_spark_version
     runner = BackupRunner(settings, Selection(words=tuple(words)), connector, say)
     runner.measure()
@@ -33,11 +32,3 @@ def measure_backup(words: Sequence[str], environment: Environment, say: Callable
     print(render(report))
     if not quick and (not words or cases.PREFIX in words):
         print(f"kept: {save(report)}")
-
-
-def _find_connector() -> tuple[Connector | None, str]:
-    try:
-        connector = find_connector()
-    except PeersUnavailableError as error:
-        return None, f"not measured: {error}"
-    return connector, connector.description

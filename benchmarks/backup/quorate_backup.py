@@ -48,7 +48,7 @@ def _config(job: Job) -> dict[str, object]:
 
 def main() -> None:
     with open_spark(SparkSettings(master=f"local[{os.cpu_count()}]"), "benchmark", lambda _: None) as spark:
-        serve_jobs(lambda job: back_up(spark, job))
+        serve_jobs(lambda job: back_up(spark, job), Job)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main() -> None:
         write_parquet(session, job)
         return Copied(records=count_records(Path(job.folder)))
 
-    serve_jobs(work)
+    serve_jobs(work, Job)
     session.stop()
 
 

@@ -22,6 +22,15 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     is_of_spark_version: bool
 
 
+def look_for_connector() -> tuple[Connector | None, str]:
+    """And what a page says of it: its version, or why it was not measured."""
+    try:
+        connector = find_connector()
+    except PeersUnavailableError as error:
+        return None, f"not measured: {error}"
+    return connector, connector.description
+
+
 def find_connector() -> Connector:
     """Raises ``PeersUnavailableError`` where neither can be fetched."""
     version = pyspark.__version__

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -15,7 +16,9 @@ import msgspec
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: str
     topics: tuple[str, ...]
-    folder: str  # Is there and empty, unless the job continues an earlier one.
+    # Where a contender writes: there and empty, unless the job continues an earlier one. Where one that writes to a
+    # cluster reads.
+    folder: str
     # Where each partition of the one topic ends; empty where the contender finds out by itself.
     end_offsets: tuple[int, ...] = ()
     backup_compression: str = "none"
@@ -40,14 +43,16 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 
 READY = b"ready\n"
 
+AnyJob = TypeVar("AnyJob", bound=Job)
 
-def serve_jobs(work: Callable[[Job], Copied]) -> None:
+
+def serve_jobs(work: Callable[[AnyJob], Copied], job_type: type[AnyJob]) -> None:
     """Answer jobs until the input ends. Whatever else prints to standard output goes to standard error."""
     answers = os.dup(1)
     os.dup2(2, 1)
     os.write(answers, READY)
     for line in sys.stdin.buffer:
-        job = msgspec.json.decode(line, type=Job)
+        job = msgspec.json.decode(line, type=job_type)
         started = time.perf_counter()
         copied = work(job)
         seconds = time.perf_counter() - started

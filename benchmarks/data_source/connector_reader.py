@@ -19,7 +19,7 @@ def main() -> None:
     (jars,) = sys.argv[1:]
     builder = SparkSession.builder.appName("benchmark").master("local[*]")
     session = builder.config("spark.jars", jars).config("spark.ui.enabled", "false").getOrCreate()
-    serve_jobs(lambda job: read(session, job))
+    serve_jobs(lambda job: read(session, job), Job)
     session.stop()
 
 

@@ -21,7 +21,7 @@ def main() -> None:
     builder = SparkSession.builder.appName("benchmark").master("local[*]")
     session = builder.config("spark.ui.enabled", "false").getOrCreate()
     register(session)
-    serve_jobs(lambda job: read(session, job))
+    serve_jobs(lambda job: read(session, job), Job)
     session.stop()
 
 

@@ -1,0 +1,133 @@
+"""Takes the contenders through the cases in turns, on one target after the other.
+
+Who goes first changes from repeat to repeat. Each contender has done a small job of the same kind before it is timed.
+Whoever writes finds an empty topic, but for the restore, which makes its own; all are gone before the next turn.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.cases import Selection
+from benchmarks.contenders.connector_jars import Connector
+from benchmarks.contenders.contender import Contender, ContenderFailed, Run
+from benchmarks.contenders.names import ContenderName
+from benchmarks.restore.cases import CASES, Case, RestoreSettings, TargetKind
+from benchmarks.restore.materials import Materials
+from benchmarks.restore.prepared_requests import prepare
+from benchmarks.restore.restore_job import RestoreJob
+from benchmarks.restore.targets import Target, start_target
+
+
+class RestoreRunner:
+    def __init__(
+        self,
+        settings: RestoreSettings,
+        selection: Selection,
+        connector: Connector | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._cases = [case for case in CASES if selection.wants(case.name)]
+        self._connector = connector
+        self._say = say
+        self.runs: list[Run] = []
+
+    def measure(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="quorate-benchmark-restore-") as name:
+            folder = Path(name)
+            materials = Materials(folder, self._settings)
+            materials.make(self._cases, self._connector, self._say)
+            for kind in TargetKind:
+                cases = [case for case in self._cases if case.target is kind]
+                if cases:
+                    self._measure_on(kind, cases, materials, folder)
+
+    def _measure_on(self, kind: TargetKind, cases: Sequence[Case], materials: Materials, folder: Path) -> None:
+        with start_target(kind) as target, ExitStack() as stack:
+            contenders = [stack.enter_context(each) for each in self._contenders(folder, target.pids)]
+            for case in cases:
+                self._compare(case, contenders, _Workplace(folder, target, materials, case))
+
+    def _contenders(self, folder: Path, pids: Sequence[int]) -> Iterator[Contender]:
+        """Each is started when the one before it is ready."""
+
+        def contender(name: ContenderName, module: str, *arguments: str) -> Contender:
+            return Contender(name, f"benchmarks.restore.{module}", arguments, folder, pids)
+
+        yield contender(ContenderName.QUORATE, "quorate_restore")
+        yield contender(ContenderName.QUORATE_COMMAND, "quorate_command")
+        yield contender(ContenderName.PRODUCER_LOOP, "producer_loop", "1")
+        yield contender(ContenderName.PRODUCER_LOOPS, "producer_loop", str(os.cpu_count() or 1))
+        if self._connector is not None:
+            jars = ",".join(map(str, self._connector.jars))
+            yield contender(ContenderName.CONNECTOR, "spark_connector", jars)
+        yield contender(ContenderName.LIMIT, "prepared_requests")
+
+    def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
+        turns = [
+            (name, contender)
+            for name in ContenderName
+            for contender in contenders
+            if case.includes(name) and (contender.name is name or (name.is_judged and contender.name.is_judged))
+        ]
+        for name, contender in turns:
+            if name is not ContenderName.QUORATE_COMMAND:
+                with work.job(name, small=True) as (job, _):
+                    contender.run(job)
+        for repeat in range(self._settings.repeats):
+            for name, contender in turns if repeat % 2 == 0 else turns[::-1]:
+                with work.job(name) as (job, log_bytes):
+                    self._take(contender.measure(case.name, name, repeat, job, log_bytes))
+
+    def _take(self, run: Run) -> None:
+        if run.records != self._settings.records:
+            raise ContenderFailed(f"{run.contender} wrote {run.records} of {self._settings.records} records")
+        self._say(
+            f"{run.case} {run.contender}: {run.seconds:.2f} s, {run.megabytes_per_second:,.0f} MB/s,"
+            f" {run.cpu_seconds:.2f} CPU s and {run.cluster_cpu_seconds:.2f} of the target"
+        )
+        self.runs.append(run)
+
+
+class _Workplace:
+    """One case on one target: a job for each turn, with its topic, which must end where the source's does."""
+
+    def __init__(self, folder: Path, target: Target, materials: Materials, case: Case) -> None:
+        self._folder = folder
+        self._target = target
+        self._materials = materials
+        self._case = case
+
+    @contextmanager
+    def job(self, contender: ContenderName, *, small: bool = False) -> Iterator[tuple[RestoreJob, int]]:
+        topic = list(self._materials.topics(self._case))[small]
+        name = f"target-{topic}"
+        end_offsets = self._materials.end_offsets(topic)
+        folder = self._materials.folder_for(topic, contender)
+        if not contender.is_ours:
+            self._target.topics.create([name], len(end_offsets))
+        if contender is ContenderName.LIMIT:
+            folder.mkdir()
+            leaders = self._target.leaders(name, len(end_offsets))
+            prepare(folder, name, leaders, self._materials.log_files(topic))
+        yield (
+            RestoreJob(
+                bootstrap=self._target.bootstrap,
+                topics=(topic,),
+                folder=str(folder),
+                end_offsets=end_offsets,
+                target_topic=name,
+                producer_compression=self._case.producer_compression,
+            ),
+            self._materials.log_bytes(topic),
+        )
+        found = self._target.topics.end_offsets(name, len(end_offsets))
+        if found != end_offsets:
+            raise ContenderFailed(f"{contender} left partitions that end at {found} and not at {end_offsets}")
+        self._target.delete_topic(name)
+        if contender is ContenderName.LIMIT:
+            shutil.rmtree(folder)
