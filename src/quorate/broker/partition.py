@@ -157,7 +157,7 @@ class Partition:
         self.leading = None
         self.following = None
         self.asking_followers.clear()
-        self.first_writes.clear()
+        self.first_writes.end_reign()
         self._settle(self._acks.close(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def require_leading(self) -> LeaderReplica:
@@ -186,7 +186,7 @@ class Partition:
         """End a producer's transaction. What was being verified for it comes too late."""
         leading = self._require_writable(acks_all=True)
         info = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        self.first_writes.forget(end.producer_id)
+        self.first_writes.ended(end)
         self._appended(leading)
         return info
 

@@ -96,8 +96,7 @@ class TransactionOfRequest:
         partition.first_writes.require(header.producer_id, header.base_sequence, self._permits.get(partition))
 
     def appended(self, partition: Partition) -> None:
-        """From here on the log itself knows the transaction."""
-        partition.first_writes.forget(self.producer_id)
+        partition.first_writes.begun(self.producer_id)
 
     def _first_batches(self) -> list[tuple[Partition, BatchHeader]]:
         return [(partition, header) for partition, header in self._batches if not _is_open(partition, header)]

@@ -77,8 +77,12 @@ async def _require_verified(node: Node, api_version: int, request: TxnOffsetComm
 
 
 def _use(partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch, permit: Permit) -> None:
-    if not partition.log.producers.has_open_transaction(producer_id, epoch):
+    if partition.log.producers.has_open_transaction(producer_id, epoch):
+        return
+    try:
         partition.first_writes.require(producer_id, _NO_SEQUENCE, permit)
+    except KafkaError as error:
+        raise KafkaError(coordinator_error(error.code)) from error
 
 
 def _group_partition(node: Node, group_id: GroupId) -> Partition:
