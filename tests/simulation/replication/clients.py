@@ -30,10 +30,9 @@ R = TypeVar("R", bound=Response)
 
 TOPIC = "orders"
 PARTITION_COUNT = 2
-_ANSWER_TIMEOUT_S = 6.0
 _PRODUCE_TIMEOUT_MS = 4_000
 #: What a client is to try again, with or without a look at the metadata.
-_RETRIED = frozenset(
+RETRIED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -59,6 +58,8 @@ class NoAnswer(Exception):
 class Client:
     """Runs on the clients' host."""
 
+    answer_timeout_s = 6.0
+
     def __init__(self, cluster: ReplicatedCluster, history: History, name: str) -> None:
         self.cluster = cluster
         self.world = cluster.world
@@ -79,12 +80,16 @@ class Client:
             if connection is None or not connection.is_open:
                 connection = await KafkaConnection.open(self.cluster.address_of(node_id), PORT, self.name)
                 self._connections[node_id] = connection
-            return await connection.call(request, version, kind, timeout_s=_ANSWER_TIMEOUT_S)
+            return await connection.call(request, version, kind, timeout_s=self.answer_timeout_s)
         except (OSError, TimeoutError):
             stale = self._connections.pop(node_id, None)
             if stale is not None:
                 stale.close()
             raise NoAnswer from None
+
+    def hang_up(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
 
     async def find_leaders(self) -> None:
         """From any node, as it comes."""
@@ -105,8 +110,8 @@ class Client:
     async def pause(self) -> None:
         await self.world.sleep(0.02 + self.random.random() * 0.1)
 
-    async def create_topic(self) -> None:
-        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
+    async def create_topic(self, partition_count: int = PARTITION_COUNT) -> None:
+        topic = CreatableTopic(name=TOPIC, num_partitions=partition_count, replication_factor=3)
         await self.call(
             self.cluster.node_ids[0], CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7, CreateTopicsResponse
         )
@@ -162,7 +167,7 @@ class Producer(Client):
         if self.history.has_lost(partition) and answer.error_code in _SEQUENCE_LOST:
             self._producer_id, self._sequence = None, 0
             return False
-        if answer.error_code not in _RETRIED:
+        if answer.error_code not in RETRIED:
             raise HistoryBroken(f"{self.name} was told {ErrorCode(answer.error_code)!r}: {answer.error_message}")
         self.leaders.pop(partition, None)
         if answer.current_leader.leader_id >= 0:
@@ -193,20 +198,26 @@ class Producer(Client):
 class Reader(Client):
     """Reads all partitions from the beginning, over and over, from the replica of its rack."""
 
+    partition_count = PARTITION_COUNT
+    isolation_level = 0
+    max_bytes = 1 << 20
+
     def __init__(self, cluster: ReplicatedCluster, history: History, name: str, rack_id: str) -> None:
         super().__init__(cluster, history, name)
         self._rack_id = rack_id
 
     async def run(self) -> None:
-        partition = self.random.randrange(PARTITION_COUNT)
+        partition = self.random.randrange(self.partition_count)
         while not self.is_over:
-            await self._read_on(partition, self.random.randint(5, 40))
-            partition = (partition + 1) % PARTITION_COUNT
+            await self.read_on(partition, self.random.randint(5, 40))
+            partition = (partition + 1) % self.partition_count
 
-    async def _read_on(self, partition: int, fetches: int) -> None:
+    async def read_on(self, partition: int, fetches: int, end: Offset | None = None) -> None:
         """From the beginning for a while: what is read twice must be the same."""
         position, source = Offset(0), None
         for _ in range(fetches):
+            if position == end:
+                return
             try:
                 source = source or await self.leader_of(partition)
                 if source is None:
@@ -229,10 +240,10 @@ class Reader(Client):
                 source = None
                 await self.pause()
             else:
-                position = self._take(partition, position, data, epoch)
+                position = self.take(partition, position, data, epoch)
 
     def _check_error(self, data: PartitionData, position: Offset) -> None:
-        if data.error_code not in _RETRIED:
+        if data.error_code not in RETRIED:
             raise HistoryBroken(f"{self.name} at {position} was told {ErrorCode(data.error_code)!r}")
 
     async def _fetch(self, node_id: int, partition: int, position: Offset) -> PartitionData:
@@ -240,6 +251,7 @@ class Reader(Client):
             max_wait_ms=300,
             min_bytes=1,
             max_bytes=1 << 20,
+            isolation_level=self.isolation_level,
             session_id=0,
             session_epoch=-1,
             rack_id=self._rack_id,
@@ -247,7 +259,7 @@ class Reader(Client):
                 FetchTopic(
                     topic=TOPIC,
                     partitions=[
-                        FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=1 << 20)
+                        FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=self.max_bytes)
                     ],
                 )
             ],
@@ -255,7 +267,7 @@ class Reader(Client):
         answer = await self.call(node_id, request, 11, FetchResponse)
         return answer.responses[0].partitions[0]
 
-    def _take(self, partition: int, position: Offset, data: PartitionData, epoch: LeaderEpoch) -> Offset:
+    def take(self, partition: int, position: Offset, data: PartitionData, epoch: LeaderEpoch) -> Offset:
         records = data.records or b""
         assert isinstance(records, bytes | bytearray | memoryview)
         for offset, value in values_of(bytes(records)):

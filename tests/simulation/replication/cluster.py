@@ -9,7 +9,7 @@ from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIndex, TopicName
-from quorate.metadata.image import MetadataImage, TopicPartition
+from quorate.metadata.image import MetadataImage
 from tests.simulation.world.host import HostDied
 from tests.simulation.world.served_node import PORT, start
 from tests.simulation.world.world import World
@@ -23,6 +23,8 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 3
     #: Below the session of a broker, so that a replica may be out of sync and alive, and its leader cut off.
     lag_ms: int = 2_000
+    #: More settings of every node.
+    configs: dict[str, int] = {}
 
 
 class ReplicatedCluster:
@@ -92,13 +94,13 @@ class ReplicatedCluster:
                 self._newest_image = node.metadata.image
         return self._newest_image
 
-    def replica(self, node_id: NodeId, identity: TopicPartition) -> Partition | None:
+    def replica(self, node_id: NodeId, topic: TopicName, partition: PartitionIndex) -> Partition | None:
         """The replica on a node, if the node runs and the replica works."""
         node = self.nodes.get(node_id)
         if node is None or not self.hosts[node_id].is_alive:
             return None
         try:
-            return node.partitions.replica(identity.topic, identity.partition)
+            return node.partitions.replica(topic, partition)
         except KafkaError:
             return None
 
@@ -129,7 +131,7 @@ class ReplicatedCluster:
         configs = (
             '"min.insync.replicas" = 2\n"default.replication.factor" = 3\n"group.initial.rebalance.delay.ms" = 0\n'
             f'"replica.lag.time.max.ms" = {self.shape.lag_ms}\n'
-        )
+        ) + "".join(f'"{name}" = {value}\n' for name, value in self.shape.configs.items())
         address = self.hosts[node_id].address
         return parse_node_config(
             f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\nrack = "rack-{node_id}"\n'

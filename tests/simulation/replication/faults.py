@@ -1,7 +1,7 @@
 """Faults for a cluster of replicas: drawn one after the other, several under way at the same time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 
@@ -24,10 +24,12 @@ from tests.simulation.world.link import LinkSettings
 _SICK_LINK = LinkSettings(delay_ms=20, jitter_ms=80, loss_probability=0.2, bytes_per_second=50_000)
 _SLOW_DISK = WorkDelay(minimum_ms=5, maximum_ms=200, slow_probability=0.1, slow_ms=3_000)
 _VERY_SLOW_DISK = WorkDelay(minimum_ms=100, maximum_ms=1_500)
-_TOPIC = TopicName(TOPIC)
 
 
 class Faults:
+    #: Those whose partitions are moved around.
+    topics: tuple[TopicName, ...] = (TopicName(TOPIC),)
+
     def __init__(self, cluster: ReplicatedCluster, random: Random) -> None:
         self._cluster = cluster
         self._world = cluster.world
@@ -38,12 +40,16 @@ class Faults:
         """Draw from those named, or from all. Returns when they are over and every node has come up again."""
         under_way = []
         for _ in range(count):
-            name = self._random.choice(names or _ALL)
+            name = self._random.choice(names or self.drawn())
             self._world.trace.note(f"fault {name}")
-            under_way.append(asyncio.ensure_future(_FAULTS[name](self)))
+            under_way.append(asyncio.ensure_future(getattr(self, f"_{name}")()))
             await self._wait()
         await asyncio.gather(*under_way)
         self._world.network.heal()
+
+    def drawn(self) -> Sequence[str]:
+        """What is drawn from where nothing is named."""
+        return _ALL
 
     async def _kill(self) -> None:
         await self._restart(self._claim(), self._cluster.kill)
@@ -141,13 +147,13 @@ class Faults:
         executor = self._cluster.hosts[self._random.choice(self._cluster.node_ids)].executor
         executor.delay = _VERY_SLOW_DISK
         for _ in range(self._random.randint(1, 4) if self._partitions() else 0):
-            index, state = self._random.choice(list(self._partitions().items()))
+            (topic, index), state = self._random.choice(list(self._partitions().items()))
             others = [node_id for node_id in self._cluster.node_ids if node_id not in state.replicas]
             replicas = self._random.sample(state.replicas, 3)
             if others and self._random.random() < 0.2:
                 replicas[-1] = self._random.choice(others)
-            move = PartitionReassignment(topic=_TOPIC, partition=index, replicas=tuple(replicas))
-            elect = ElectLeaders(kind=ElectionKind.PREFERRED, partitions=(PartitionName(_TOPIC, index),))
+            move = PartitionReassignment(topic=topic, partition=index, replicas=tuple(replicas))
+            elect = ElectLeaders(kind=ElectionKind.PREFERRED, partitions=(PartitionName(topic, index),))
             await self._command(AlterPartitionReassignments(reassignments=(move,)))
             await self._command(elect)
             await self._world.sleep(self._random.random() ** 2)
@@ -177,9 +183,14 @@ class Faults:
         host.thaw()
         self._cluster.claimed.discard(follower)
 
-    def _partitions(self) -> Mapping[PartitionIndex, PartitionState]:
-        topic = self._cluster.newest_image().topics.get(_TOPIC)
-        return {} if topic is None else topic.partitions
+    def _partitions(self) -> Mapping[tuple[TopicName, PartitionIndex], PartitionState]:
+        known = self._cluster.newest_image().topics
+        return {
+            (topic, index): state
+            for topic in self.topics
+            if topic in known
+            for index, state in known[topic].partitions.items()
+        }
 
     async def _command(self, command: Command) -> None:
         """By an operator, through any node. Whether it comes to anything does not matter here."""
@@ -228,10 +239,10 @@ class Faults:
         await self._world.sleep(self._random.random() ** 2 * self._longest_s)
 
 
-_FAULTS: dict[str, Callable[[Faults], Awaitable[None]]] = {
-    name.strip("_"): fault
+_FAULTS = tuple(
+    name.strip("_")
     for name, fault in vars(Faults).items()
     if asyncio.iscoroutinefunction(fault) and name not in ("run", "_restart", "_cut", "_command", "_wait")
-}
+)
 #: Some are drawn more often: they kill nobody, or need others to be under way.
 _ALL = (*_FAULTS, "power_off", "move_leaders", "lose_answers")

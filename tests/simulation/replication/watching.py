@@ -114,7 +114,7 @@ class ReplicaWatch:
             self._check_has(node_id, partition, offset)
 
     def _check_has(self, node_id: NodeId, partition: Partition, offset: Offset) -> None:
-        replica = self._cluster.replica(node_id, partition.identity)
+        replica = self._cluster.replica(node_id, partition.identity.topic, partition.identity.partition)
         if replica is None:
             return  # Down. What it has shows when it is back.
         log = replica.log
