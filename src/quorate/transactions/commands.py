@@ -97,7 +97,9 @@ class ProducerIdNeeded(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing was done: ask again with a new producer id."""
 
 
-Command = InitProducer | AddPartitions | VerifyPartitions | EndTransaction | DescribeTransaction | ListTransactions
+#: Those that are about one transactional id.
+IdCommand = InitProducer | AddPartitions | VerifyPartitions | EndTransaction | DescribeTransaction
+Command = IdCommand | ListTransactions
 Result = (
     InitProducerResult
     | AddPartitionsResult

@@ -30,7 +30,8 @@ def init_producer(
     if current.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING:
-        return fenced(current, now_ms)
+        # One that was replaced must not end what its successor has begun, as it may in Apache Kafka.
+        return fenced(current, now_ms) if _holds(current, command) else ErrorCode.PRODUCER_FENCED
     if current.is_epoch_exhausted and _expected_epoch_is(command, current.producer_epoch):
         return _with_new_producer_id(current, command, now_ms)
     return _with_next_epoch(current, command, now_ms)
@@ -62,6 +63,12 @@ def _may_hold(current: Transaction, command: InitProducer) -> bool:
     # It may not have got the answer that gave it a new producer id.
     is_previous = command.expected_producer_id == current.previous_producer_id
     return is_previous and is_epoch_exhausted(command.expected_producer_epoch)
+
+
+def _holds(current: Transaction, command: InitProducer) -> bool:
+    """Whether the asker has the producer id and epoch of now, or asks for whatever there is."""
+    expected = command.expected_producer_id, command.expected_producer_epoch
+    return not _expects(command) or expected == (current.producer_id, current.producer_epoch)
 
 
 def _with_new_producer_id(current: Transaction, command: InitProducer, now_ms: int) -> Transaction | ProducerIdNeeded:

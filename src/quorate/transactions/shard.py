@@ -3,6 +3,10 @@
 ``handle`` takes an event and the time, and returns what the broker must do, in order. A command is decided on what is
 committed; while a record about a transactional id is on its way, nothing else is decided about it. So the log never
 holds two steps of which the second did not know the first.
+
+A coordinator that has been replaced may not know it, and what it knows is old. So no producer is sent away for good,
+and none is told that its transaction has ended, before a record has been committed: where there is none to write, the
+last one is written again.
 """
 
 from collections.abc import Iterator
@@ -18,6 +22,7 @@ from quorate.transactions.commands import (
     DescribeTransaction,
     EndTransaction,
     EndTransactionResult,
+    IdCommand,
     InitProducer,
     InitProducerResult,
     ListTransactions,
@@ -55,6 +60,8 @@ from quorate.transactions.initialising import init_producer
 from quorate.transactions.refusal import coordinator_error, refusal
 from quorate.transactions.transaction import Transaction, completed, fenced
 
+#: What ends a producer, or its transaction.
+_FINAL = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE})
 #: Transactional ids that are forgotten with one batch of records.
 _EXPIRY_BATCH = 500
 
@@ -82,7 +89,8 @@ class TransactionCoordinatorShard:
         for effect in effects:
             if isinstance(effect, AppendRecords):
                 self._in_flight.append(effect)
-                self._pending.update(record.transactional_id for record in effect.records)
+                if not effect.restates:
+                    self._pending.update(record.transactional_id for record in effect.records)
         return effects
 
     def _dispatch(self, event: Event, now_ms: int) -> list[Effect]:
@@ -115,7 +123,10 @@ class TransactionCoordinatorShard:
                 return self._decide(token, command, now_ms)
             case VerifyPartitions():
                 current, is_pending = self._current(command.transactional_id)
-                return Reply(token=token, result=verify_partitions(current, command, is_pending=is_pending))
+                found = verify_partitions(current, command, is_pending=is_pending)
+                if found.missing or found.error in _FINAL:
+                    return self._reply_when_confirmed(token, command, found)
+                return Reply(token=token, result=found)
             case DescribeTransaction():
                 return Reply(token=token, result=describe(self._transactions, command))
             case ListTransactions():
@@ -144,9 +155,22 @@ class TransactionCoordinatorShard:
                 return Reply(token=token, result=decided)
             case ErrorCode.NONE:
                 assert current is not None
-                return Reply(token=token, result=_success(command, current))
+                return self._reply_when_confirmed(token, command, _success(command, current))
+            case _ if decided in _FINAL:
+                return self._reply_when_confirmed(token, command, refusal(command, decided))
             case _:
                 return Reply(token=token, result=refusal(command, decided))
+
+    def _reply_when_confirmed(self, token: Token, command: IdCommand, result: Result) -> Effect:
+        """Once it is certain that nobody else coordinates the id: what is known of it here is all there is."""
+        transactional_id = command.transactional_id
+        if transactional_id in self._pending:
+            return Reply(token=token, result=refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS))
+        known = TransactionRecord(
+            transactional_id=transactional_id, transaction=self._transactions.get(transactional_id)
+        )
+        then = ReplyWhenDurable(token=token, command=command, result=result)
+        return AppendRecords(records=(known,), then=then, restates=True)
 
     def _init_producer(
         self, current: Transaction | None, command: InitProducer, *, is_pending: bool, now_ms: int
@@ -165,7 +189,7 @@ class TransactionCoordinatorShard:
         effects: list[Effect] = []
         if append.then is not None:
             effects.append(Reply(token=append.then.token, result=append.then.result))
-        for record in append.records:
+        for record in () if append.restates else append.records:
             self.replay(record)
             if record.transaction is not None and record.transaction.state.is_prepared:
                 effects.append(self._finish(record.transactional_id, record.transaction, now_ms))
@@ -185,7 +209,8 @@ class TransactionCoordinatorShard:
 
     def _settle(self, append: AppendRecords) -> None:
         self._in_flight.remove(append)
-        self._pending.difference_update(record.transactional_id for record in append.records)
+        if not append.restates:
+            self._pending.difference_update(record.transactional_id for record in append.records)
 
     def _finish(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> Effect:
         if not prepared.partitions:

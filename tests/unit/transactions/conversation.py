@@ -116,13 +116,10 @@ class Conversation:
         return self.ask(command, AddPartitionsResult).error
 
     def verify(self, producer: Producer, *partitions: TopicPartition) -> VerifyPartitionsResult:
-        command = VerifyPartitions(
-            transactional_id=ID,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            partitions=frozenset(partitions),
-        )
-        return self.ask(command, VerifyPartitionsResult)
+        return self.ask(verification(producer, *partitions), VerifyPartitionsResult)
+
+    def is_verified_at_once(self, producer: Producer, *partitions: TopicPartition) -> bool:
+        return self.replies.get(self.send(verification(producer, *partitions))) == VerifyPartitionsResult()
 
     def end(self, producer: Producer, *, commits: bool, version: int = 2) -> EndTransactionResult:
         command = EndTransaction(
@@ -192,3 +189,12 @@ class Conversation:
     def _commit(self, append: AppendRecords) -> None:
         self.log.extend(append.records)
         self.report(AppendCommitted(append=append))
+
+
+def verification(producer: Producer, *partitions: TopicPartition) -> VerifyPartitions:
+    return VerifyPartitions(
+        transactional_id=ID,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        partitions=frozenset(partitions),
+    )

@@ -112,6 +112,13 @@ def test_a_fenced_producer_cannot_abort_what_its_successor_has_begun() -> None:
     assert decide(in_state(TransactionState.ONGOING), expecting(6, 3)) is ErrorCode.PRODUCER_FENCED
 
 
+def test_a_producer_that_goes_on_late_does_not_end_what_its_successor_has_begun() -> None:
+    ongoing = in_state(TransactionState.ONGOING, partitions=frozenset({P0}), start_ms=10, last_producer_epoch=2)
+
+    assert decide(ongoing, expecting(7, 2)) is ErrorCode.PRODUCER_FENCED
+    assert decided(ongoing, expecting(7, 3)).state is TransactionState.PREPARE_ABORT
+
+
 def test_used_up_epochs_give_a_new_producer_id() -> None:
     exhausted = msgspec.structs.replace(EMPTY, producer_epoch=ProducerEpoch(MAX_PRODUCER_EPOCH - 1))
     assert isinstance(decide(exhausted), ProducerIdNeeded)

@@ -327,10 +327,9 @@ class ModelProducer:
         """With the older protocol only while the transaction goes on, which its leader asks for at that moment."""
         assert self.attempt is not None
         assert self.producer is not None
-        if self.world.version < EPOCH_PER_TRANSACTION:
-            verified = self.world.coordinator.verify(self.producer, partition)
-            if verified.error is not ErrorCode.NONE or verified.missing:
-                return
+        needs_verification = self.world.version < EPOCH_PER_TRANSACTION
+        if needs_verification and not self.world.coordinator.is_verified_at_once(self.producer, partition):
+            return
         if self.world.partitions[partition].append(*self.producer, self.attempt):
             self.attempt.written.add(partition)
             if self.producer < self.world.newest:

@@ -20,15 +20,13 @@ from quorate.metadata.commands import CreateTopic
 from quorate.metadata.image import Broker, Delta, MetadataImage
 from quorate.metadata.topic_names import TRANSACTION_STATE
 from quorate.transactions.commands import (
-    AddPartitions,
-    DescribeTransaction,
     EndTransaction,
+    IdCommand,
     InitProducer,
     ListTransactions,
     ListTransactionsResult,
     ProducerIdNeeded,
     Result,
-    VerifyPartitions,
 )
 from quorate.transactions.config import TransactionConfig
 from quorate.transactions.partitioning import partition_for_transactional_id
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ResultType = TypeVar("ResultType", bound=Result)
-IdCommand = InitProducer | AddPartitions | VerifyPartitions | EndTransaction | DescribeTransaction
 
 
 class TransactionCoordinator:
