@@ -38,6 +38,8 @@ class ReplicatedCluster:
         self.nodes: dict[NodeId, Node] = {}
         #: Something is being done to them; nothing else may be.
         self.claimed: set[NodeId] = set()
+        #: They serve no client any more, but what they commit until they are gone is committed.
+        self._stopping: dict[NodeId, Node] = {}
         self._newest_image = MetadataImage()
 
     async def start(self) -> None:
@@ -81,15 +83,18 @@ class ReplicatedCluster:
         """In good order, as on SIGTERM."""
         node = self.nodes.pop(node_id, None)
         if node is not None:
+            self._stopping[node_id] = node
             try:
                 await self.hosts[node_id].run(_stop(node))
             except HostDied:
                 return
+            finally:
+                del self._stopping[node_id]
         self.kill(node_id)
 
     def newest_image(self) -> MetadataImage:
         """What is committed, as far as any node knows."""
-        for node_id, node in self.nodes.items():
+        for node_id, node in [*self.nodes.items(), *self._stopping.items()]:
             if self.hosts[node_id].is_alive and node.metadata.image.version > self._newest_image.version:
                 self._newest_image = node.metadata.image
         return self._newest_image
