@@ -11,7 +11,7 @@ from benchmarks.restore.runner import RestoreRunner
 
 
 def measure_restore(words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool) -> None:
-    """Kept where it is whole: nothing was left out, or nothing but what does not concern the restore."""
+    """Kept where it is whole, or one of its targets is."""
     settings = cases.QUICK if quick else cases.FULL
     connector, description = look_for_connector()
     runner = RestoreRunner(settings, Selection(words=tuple(words)), connector, say)
@@ -24,5 +24,15 @@ def measure_restore(words: Sequence[str], environment: Environment, say: Callabl
         runs=runner.runs,
     )
     print(render(report))
-    if not quick and (not words or cases.PREFIX in words):
-        print(f"kept: {save(report)}")
+    part = whole_part(words)
+    if part is not None and not quick:
+        print(f"kept: {save(report, part)}")
+
+
+def whole_part(words: Sequence[str]) -> str | None:
+    """Which part of the restore's benchmark these words ask for in full: all of it, one target, or none."""
+    asked = [word for word in words if word.startswith(cases.PREFIX)]
+    if not asked or cases.PREFIX in asked:
+        return cases.PREFIX
+    targets = [f"{cases.PREFIX}-{kind}" for kind in cases.TargetKind]
+    return asked[0] if len(asked) == 1 and asked[0] in targets else None

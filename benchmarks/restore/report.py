@@ -44,8 +44,8 @@ def make_report(
     )
 
 
-def save(report: RestoreReport) -> Path:
-    return save_page(report, f"{report.environment.date}-{report.environment.commit}-restore", render(report))
+def save(report: RestoreReport, part: str) -> Path:
+    return save_page(report, f"{report.environment.date}-{report.environment.commit}-{part}", render(report))
 
 
 def render(report: RestoreReport) -> str:

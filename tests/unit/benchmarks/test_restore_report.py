@@ -6,6 +6,7 @@ from benchmarks.contenders.contender import Run
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.summary import ContenderGoal
 from benchmarks.restore.cases import CASES, QUICK, Case, TargetKind
+from benchmarks.restore.measure import whole_part
 from benchmarks.restore.report import RestoreReport, make_report, render
 from benchmarks.summary import Verdict
 from tests.unit.benchmarks.test_backup_report import ENVIRONMENT
@@ -116,3 +117,17 @@ def test_backup_that_compresses_is_restored_only_where_producers_did_not() -> No
 
     assert not lz4.includes(ContenderName.QUORATE_ZSTD)
     assert uncompressed.includes(ContenderName.QUORATE_ZSTD)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ((), "restore"),
+        (("restore",), "restore"),
+        (("restore-sink",), "restore-sink"),
+        (("backup", "restore-cluster"), "restore-cluster"),
+        (("restore-cluster-lz4",), None),
+    ],
+)
+def test_only_what_is_whole_is_kept(words: tuple[str, ...], part: str | None) -> None:
+    assert whole_part(words) == part
