@@ -1,4 +1,7 @@
-"""Writes what the tests of the ecosystem have shown into the table of docs/compatibility.md, between its two marks."""
+"""Writes what the last runs of tests have proven into the table of docs/compatibility.md, between its two marks.
+
+A row whose tests have not run stays; one whose test is gone goes.
+"""
 
 import sys
 from pathlib import Path
@@ -6,29 +9,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.ecosystem.proofs import RESULTS, ProofResult, read_results  # noqa: E402 - found through the line above
+from tests.proofs import RESULTS, claimed, merged, read_results, rows_of_page, with_rows  # noqa: E402 - found by the line above
 
 PAGE = ROOT / "docs" / "compatibility.md"
-BEGIN, END = "<!-- ecosystem: begin -->", "<!-- ecosystem: end -->"
 
 
 def main() -> int:
-    results = read_results()
-    if not results:
-        print(f"{RESULTS.relative_to(ROOT)} has no results: run tests/ecosystem first", file=sys.stderr)
-        return 1
-    before, begin, rest = PAGE.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        print(f"{PAGE.name} lacks the marks {BEGIN} and {END}", file=sys.stderr)
-        return 1
-    PAGE.write_text("".join((before, begin, "\n", *table(results), end, after)))
+    page = PAGE.read_text()
+    claims = set(claimed())
+    rows = merged(rows_of_page(page), read_results())
+    PAGE.write_text(with_rows(page, [row for row in rows if (row.test, row.feature) in claims]))
+    RESULTS.unlink(missing_ok=True)  # The page has them now, and must not get them back when they are old.
     return 0
-
-
-def table(results: list[ProofResult]) -> list[str]:
-    rows = [f"| {each.client} | {each.version} | {each.feature} | {each.result} |\n" for each in results]
-    return ["| software | version | what is run | result |\n", "|---|---|---|---|\n", *rows]
 
 
 if __name__ == "__main__":

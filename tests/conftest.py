@@ -6,6 +6,8 @@ import pytest
 
 from tests.peers import jars
 from tests.peers.kafka_tools import ToolShell
+from tests.proof_recorder import ProofRecorder
+from tests.proofs import MARK
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="quorate",
         help="what the compatibility tests run against; Apache Kafka is the oracle for the tests themselves",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{MARK}([client, version,] feature): what the test's success shows")
+    if config.getoption("--target") == "quorate":
+        config.pluginmanager.register(ProofRecorder())
 
 
 @pytest.fixture(scope="session")

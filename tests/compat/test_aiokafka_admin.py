@@ -14,6 +14,9 @@ from tests.compat.clients.aiokafka_client import AiokafkaClient, run
 from tests.compat.clients.client import Record
 from tests.compat.reading import read
 from tests.eventually import eventually
+from tests.proofs import AIOKAFKA
+
+pytestmark = pytest.mark.proves(*AIOKAFKA, "admin: topics, partitions, configs, records, groups, cluster")
 
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(5)]

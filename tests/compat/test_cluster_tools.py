@@ -10,8 +10,12 @@ import pytest
 from tests.eventually import eventually
 from tests.peers.kafka_tools import ToolError, ToolShell
 from tests.peers.quorate_cluster import IDS, QuorateCluster
+from tests.proofs import KAFKA_TOOLS
 
-pytestmark = pytest.mark.peer
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.proves(*KAFKA_TOOLS, "on three nodes: metadata quorum, reassignments, leader elections, unregistering"),
+]
 
 Run = Callable[..., str]
 

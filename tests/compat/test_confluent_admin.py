@@ -30,6 +30,9 @@ from tests.compat.clients.client import DEADLINE_S, Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.reading import read
 from tests.eventually import eventually
+from tests.proofs import CONFLUENT
+
+pytestmark = pytest.mark.proves(*CONFLUENT, "admin: topics, partitions, configs, offsets, records, groups, cluster")
 
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(5)]

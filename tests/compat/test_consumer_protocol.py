@@ -17,6 +17,11 @@ from tests.compat.conftest import NodeUnderTest, running_node
 from tests.compat.reading import read
 from tests.compat.test_groups import polled_assignments
 from tests.eventually import eventually
+from tests.proofs import CONFLUENT
+
+pytestmark = pytest.mark.proves(
+    *CONFLUENT, "KIP-848 groups: sharing, taking over, patterns, static members, from classic and back"
+)
 
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(10)]

@@ -16,6 +16,7 @@ from tests.compat.test_groups import polled_assignments
 from tests.eventually import eventually
 from tests.peers.jars import java_command
 from tests.peers.kafka_tools import ToolError, ToolShell
+from tests.proofs import JAVA, KAFKA_TOOLS
 
 __all__ = ["join"]
 
@@ -57,6 +58,7 @@ def outcomes(kafka_classpath: str, bootstrap: str) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.proves(*JAVA, "KIP-848 groups: sharing, patterns, assignors, static members, from classic and back")
 def test_java_consumer(outcomes: dict[str, str | None], check: str) -> None:
     assert outcomes[check] is None, outcomes[check]
 
@@ -65,6 +67,7 @@ def test_no_check_of_the_program_is_left_out(outcomes: dict[str, str | None]) ->
     assert list(outcomes) == CHECKS
 
 
+@pytest.mark.proves(*KAFKA_TOOLS, "KIP-848 groups: kafka-consumer-groups, kafka-configs of a group")
 def test_tools_show_groups_members_and_offsets(
     tool_shell: ToolShell, bootstrap: str, join: Join, topic: str, group: str
 ) -> None:
@@ -88,6 +91,7 @@ def test_tools_show_groups_members_and_offsets(
     assert group not in run("--list")
 
 
+@pytest.mark.proves(*KAFKA_TOOLS, "KIP-848 groups: kafka-consumer-groups, kafka-configs of a group")
 def test_group_is_given_configs_of_its_own(tool_shell: ToolShell, bootstrap: str, group: str) -> None:
     of_group = ("--entity-type", "groups", "--entity-name", group, "--bootstrap-server", bootstrap)
 

@@ -18,8 +18,13 @@ from quorate.storage.log import PartitionLog
 from quorate.storage.os_disk import OsDisk
 from tests.peers.jars import java_command
 from tests.peers.kafka_tools import MAIN_CLASSES, TOOL_TIMEOUT_S
+from tests.proofs import KAFKA_TOOLS
 
-pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("kafka_classpath")]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.usefixtures("kafka_classpath"),
+    pytest.mark.proves(*KAFKA_TOOLS, "kafka-dump-log: segments, indexes, producer snapshots, transaction indexes"),
+]
 
 NOW_MS = 1_700_000_000_000
 PRODUCER = ProducerId(7)

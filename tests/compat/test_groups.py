@@ -4,10 +4,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import pytest
+
 from tests.compat.administration import add_partitions
 from tests.compat.clients.client import Client, Reader, Record
 from tests.compat.reading import read
 from tests.eventually import eventually
+
+pytestmark = pytest.mark.proves("classic groups: sharing, taking over, commits, static members, added partitions")
 
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(10)]

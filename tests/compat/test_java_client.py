@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.jars import java_command
+from tests.proofs import JAVA
 
 pytestmark = pytest.mark.peer
 
@@ -51,6 +52,7 @@ def outcomes(kafka_classpath: str, bootstrap: str) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.proves(*JAVA, "producer, consumer, classic groups and admin: 23 checks")
 def test_java_client(outcomes: dict[str, str | None], check: str) -> None:
     assert outcomes[check] is None, outcomes[check]
 

@@ -14,6 +14,11 @@ from tests.compat.clients.client import Record
 from tests.compat.clients.kafka_python import KafkaPythonClient
 from tests.compat.reading import read
 from tests.eventually import eventually
+from tests.proofs import KAFKA_PYTHON
+
+pytestmark = pytest.mark.proves(
+    *KAFKA_PYTHON, "admin: topics, partitions, configs, records, groups, offsets, log directories, cluster"
+)
 
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(5)]

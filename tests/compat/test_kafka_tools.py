@@ -9,8 +9,14 @@ import pytest
 
 from tests.eventually import eventually
 from tests.peers.kafka_tools import ToolError, ToolShell, run_tool
+from tests.proofs import KAFKA_TOOLS
 
-pytestmark = pytest.mark.peer
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.proves(
+        *KAFKA_TOOLS, "topics, configs, console clients, groups, offsets, records, log directories, verifiable clients"
+    ),
+]
 
 Run = Callable[..., str]
 
@@ -128,6 +134,7 @@ def test_group_is_listed_described_reset_and_deleted(run: Run, topic: str, group
     run("kafka-console-consumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "3")
 
     assert group in run("kafka-consumer-groups", "--list").splitlines()
+    assert re.search(rf"^{group}\s+Classic\s+consumer", run("kafka-groups", "--list"), re.MULTILINE)
     assert described_offsets(run, group, topic) == ("3", "3", "0")
     assert "Empty" in run("kafka-consumer-groups", "--describe", "--group", group, "--state")
 
@@ -188,6 +195,13 @@ def test_log_directory_is_described_by_kafka_log_dirs(run: Run, topic: str) -> N
     assert directory["error"] is None
     assert (partition["partition"], partition["offsetLag"], partition["isFuture"]) == (f"{topic}-0", 0, False)
     assert partition["size"] > 0
+
+
+def test_user_of_kafka_acls_is_told_that_there_is_no_authorizer(run: Run) -> None:
+    to_all = ("--allow-principal", "User:alice", "--operation", "Read", "--topic", "any")
+    for arguments in (("--list",), ("--add", *to_all), ("--remove", "--force", *to_all)):
+        with pytest.raises(ToolError, match="No Authorizer is configured"):
+            run("kafka-acls", *arguments)
 
 
 def test_api_versions_are_printed(run: Run, bootstrap: str) -> None:

@@ -10,6 +10,8 @@ from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.reading import read
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.proves("offsets: both ends, by time, resets, deleted records")
+
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + 1000 * number) for number in range(10)]
 

@@ -11,6 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.compat.clients.client import DEADLINE_S
 from tests.compat.clients.confluent import ConfluentClient
 from tests.peers.kafka_tools import ToolError, ToolShell
+from tests.proofs import CONFLUENT, KAFKA_PYTHON, KAFKA_TOOLS
 
 pytestmark = pytest.mark.peer
 
@@ -37,6 +38,7 @@ def alter(configs: Run, client_id: str, quota: str) -> None:
     configs("--alter", "--entity-type", "clients", "--entity-name", client_id, "--add-config", quota)
 
 
+@pytest.mark.proves(*KAFKA_TOOLS, "quotas: kafka-configs sets, describes, deletes and is refused")
 def test_quotas_are_set_described_and_deleted_with_kafka_configs(configs: Run) -> None:
     entity = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
 
@@ -51,12 +53,14 @@ def test_quotas_are_set_described_and_deleted_with_kafka_configs(configs: Run) -
     assert "producer_byte_rate" not in configs("--describe", *entity)
 
 
+@pytest.mark.proves(*KAFKA_TOOLS, "quotas: kafka-configs sets, describes, deletes and is refused")
 def test_quotas_of_addresses_are_kept(configs: Run) -> None:
     entity = ("--entity-type", "ips", "--entity-name", "10.1.2.3")
     configs("--alter", *entity, "--add-config", "connection_creation_rate=7")
     assert "connection_creation_rate=7" in configs("--describe", *entity)
 
 
+@pytest.mark.proves(*KAFKA_TOOLS, "quotas: kafka-configs sets, describes, deletes and is refused")
 def test_refusals_reach_the_user_of_kafka_configs(configs: Run) -> None:
     with pytest.raises(ToolError, match="cannot be a fractional value"):
         alter(configs, "refused", "producer_byte_rate=0.5")
@@ -64,6 +68,7 @@ def test_refusals_reach_the_user_of_kafka_configs(configs: Run) -> None:
         alter(configs, "refused", "producer_rate=5")
 
 
+@pytest.mark.proves(*CONFLUENT, "quotas: a producer is held to its rate, and told so")
 def test_a_producer_is_held_to_its_rate(configs: Run, bootstrap: str, topic: str) -> None:
     ConfluentClient(bootstrap).create_topic(topic)
     alter(configs, "slow-producer", f"producer_byte_rate={RATE}")
@@ -77,6 +82,7 @@ def test_a_producer_is_held_to_its_rate(configs: Run, bootstrap: str, topic: str
     assert sum(throttled_ms) > 0
 
 
+@pytest.mark.proves(*KAFKA_PYTHON, "quotas: a consumer is held to its rate")
 def test_a_consumer_is_held_to_its_rate(configs: Run, bootstrap: str, topic: str) -> None:
     ConfluentClient(bootstrap).create_topic(topic)
     seconds_to_write(bootstrap, topic, "writer")

@@ -9,6 +9,10 @@ from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.conftest import CLIENTS
 from tests.compat.reading import read, read_all
 
+pytestmark = pytest.mark.proves(
+    "records: every codec and level of acks, idempotence, headers, large records, log append time"
+)
+
 NOON_MS = 1_735_732_800_000
 
 # Each differs from its neighbours in one thing that a broker, or a client, might get wrong.

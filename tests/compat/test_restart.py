@@ -62,6 +62,7 @@ class SteadyWriter:
 
 
 @pytest.mark.parametrize("client_type", CLIENTS, ids=lambda client_type: client_type.name)
+@pytest.mark.proves("idempotent writes and reads across the node's stop, and its kill -9")
 def test_idempotent_producer_and_open_consumer_lose_and_repeat_nothing(
     own_node: NodeUnderTest, client_type: type[Client], take_down: Down, topic: str
 ) -> None:

@@ -16,6 +16,8 @@ from tests.compat.raw_records import batch, produce
 from tests.compat.reading import read, read_all
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.proves("topics: made by the first write, deleted and made again under open clients")
+
 NOON_MS = 1_735_732_800_000
 RECORDS = [Record(None, str(number).encode(), NOON_MS + number) for number in range(5)]
 

@@ -23,6 +23,7 @@ from quorate.transactions.record_codec import encode_key, encode_value
 from tests.compat.clients.client import DEADLINE_S
 from tests.compat.clients.confluent import ConfluentClient
 from tests.peers.kafka_tools import ToolShell
+from tests.proofs import AIOKAFKA, CONFLUENT, KAFKA_TOOLS
 from tests.unit.transactions.conversation import ID, P0, P1, Conversation
 
 
@@ -77,6 +78,7 @@ def made_topic(bootstrap: str, topic: str) -> str:
     return topic
 
 
+@pytest.mark.proves(*CONFLUENT, "transactions: commit, abort, fencing, offsets")
 def test_confluent_committed_records_are_read_and_aborted_ones_are_not(bootstrap: str, made_topic: str) -> None:
     producer = confluent_producer(bootstrap, made_topic)
 
@@ -89,6 +91,7 @@ def test_confluent_committed_records_are_read_and_aborted_ones_are_not(bootstrap
     assert everything == ["a", "b", "aborted", "c"]
 
 
+@pytest.mark.proves(*CONFLUENT, "transactions: commit, abort, fencing, offsets")
 def test_confluent_second_instance_aborts_and_fences_the_first(bootstrap: str, made_topic: str) -> None:
     first = confluent_producer(bootstrap, made_topic)
     first.begin_transaction()
@@ -105,6 +108,7 @@ def test_confluent_second_instance_aborts_and_fences_the_first(bootstrap: str, m
 
 
 @pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.proves(*CONFLUENT, "transactions: commit, abort, fencing, offsets")
 def test_confluent_offsets_are_part_of_the_transaction(
     bootstrap: str, made_topic: str, group: str, commits: bool
 ) -> None:
@@ -139,6 +143,7 @@ def test_confluent_offsets_are_part_of_the_transaction(
     assert copies == (["A"] if commits else [])
 
 
+@pytest.mark.proves(*AIOKAFKA, "transactions: commit, abort, fencing, offsets")
 def test_aiokafka_commits_aborts_and_is_fenced(bootstrap: str, made_topic: str, group: str) -> None:
     asyncio.run(_aiokafka(bootstrap, made_topic, group))
     # A fenced producer leaves errors that nobody asks for. Python tells of them when it collects them, which in the
@@ -182,6 +187,7 @@ async def _aiokafka(bootstrap: str, topic: str, group: str) -> None:
 
 
 @pytest.mark.peer
+@pytest.mark.proves(*KAFKA_TOOLS, "transactions: kafka-transactions lists, describes, finds and aborts; kafka-features")
 def test_kafka_transactions_lists_describes_and_finds(tool_shell: ToolShell, bootstrap: str, made_topic: str) -> None:
     def run(*arguments: str) -> str:
         return tool_shell.run("kafka-transactions", "--bootstrap-server", bootstrap, *arguments)
@@ -204,6 +210,7 @@ def test_kafka_transactions_lists_describes_and_finds(tool_shell: ToolShell, boo
 
 
 @pytest.mark.peer
+@pytest.mark.proves(*KAFKA_TOOLS, "transactions: kafka-transactions lists, describes, finds and aborts; kafka-features")
 def test_kafka_transactions_aborts_a_hanging_transaction(
     tool_shell: ToolShell, bootstrap: str, made_topic: str
 ) -> None:
@@ -221,6 +228,7 @@ def test_kafka_transactions_aborts_a_hanging_transaction(
 
 
 @pytest.mark.peer
+@pytest.mark.proves(*KAFKA_TOOLS, "transactions: kafka-transactions lists, describes, finds and aborts; kafka-features")
 def test_kafka_features_shows_the_transaction_version(tool_shell: ToolShell, bootstrap: str) -> None:
     described = tool_shell.run("kafka-features", "--bootstrap-server", bootstrap, "describe")
 
@@ -229,6 +237,7 @@ def test_kafka_features_shows_the_transaction_version(tool_shell: ToolShell, boo
 
 
 @pytest.mark.peer
+@pytest.mark.proves(*KAFKA_TOOLS, "kafka-dump-log: the transaction coordinator's records")
 def test_kafka_dump_log_reads_the_log_of_transactions(tool_shell: ToolShell, tmp_path: Path) -> None:
     coordinator = Conversation()
     producer = coordinator.new_producer()

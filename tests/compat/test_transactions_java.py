@@ -9,6 +9,7 @@ import pytest
 
 from tests.compat.conftest import NodeUnderTest, running_node
 from tests.peers.jars import java_command
+from tests.proofs import JAVA
 
 pytestmark = pytest.mark.peer
 
@@ -51,6 +52,7 @@ def outcomes(kafka_classpath: str, watchful_node: NodeUnderTest) -> dict[str, st
 
 
 @pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.proves(*JAVA, "transactions: commit, abort, fencing, timeout, offsets, admin")
 def test_java_transactions(outcomes: dict[str, str | None], check: str) -> None:
     assert outcomes[check] is None, outcomes[check]
 

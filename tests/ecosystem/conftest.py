@@ -1,49 +1,12 @@
-"""One cluster for the whole folder, the jars of the programs, and a record of what the tests have shown."""
+"""One cluster for the whole folder, and the jars of the programs."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.ecosystem import programs
-from tests.ecosystem.proofs import Proof, ProofResult, merge_results
 from tests.peers.jars import PeersUnavailableError
 from tests.peers.quorate_cluster import QuorateCluster
-
-RESULTS = pytest.StashKey[list[ProofResult]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "proves(client, version, feature): what the test's success shows")
-    config.stash[RESULTS] = []
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    result = _result(report, call)
-    if result is not None:
-        for mark in item.iter_markers("proves"):
-            client, version, feature = mark.args
-            proof = Proof(client=client, version=version, feature=feature)
-            item.config.stash[RESULTS].append(
-                ProofResult(client=proof.client, version=proof.version, feature=proof.feature, result=result)
-            )
-    return report
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    merge_results(session.config.stash[RESULTS])
-
-
-def _result(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str | None:
-    """What the phase says of the test; None where another phase has the word."""
-    if report.skipped and call.excinfo is not None:
-        return f"skipped: {call.excinfo.value}"
-    if report.failed:
-        return "failed"
-    return "passed" if report.when == "call" else None
 
 
 @pytest.fixture(scope="session")

@@ -1,23 +1,18 @@
 """Java programs of Kafka's ecosystem as child processes: which jars they run on, and in which version."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from tests.peers.child_process import ChildProcess
-from tests.peers.jars import LOG4J_CONFIG, QUICK_START_OPTIONS, fetch_jars
+from tests.peers.jars import LOG4J_CONFIG, QUICK_START_OPTIONS, fetch_jars, kafka_version
 
 FOLDER = Path(__file__).parent
 POM = FOLDER / "pom.xml"
 
 
-@cache
-def kafka_version() -> str:
-    """Of Kafka Streams, Kafka Connect and MirrorMaker: they are released together."""
-    found = re.search(r"<kafka.version>(.*)</kafka.version>", POM.read_text())
-    assert found is not None
-    return found[1]
+#: Of Kafka Streams, Kafka Connect and MirrorMaker: they are released together.
+KAFKA_VERSION = kafka_version(POM)
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 
 from tests.compat.clients.confluent import ConfluentClient
 from tests.ecosystem.connect_worker import DEADLINE_S, ConnectWorker
-from tests.ecosystem.programs import kafka_version
+from tests.ecosystem.programs import KAFKA_VERSION
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster
 
@@ -25,9 +25,7 @@ def worker(cluster: QuorateCluster, tmp_path: Path) -> Iterator[ConnectWorker]:
     worker.kill()
 
 
-@pytest.mark.proves(
-    "Kafka Connect", kafka_version(), "distributed mode, file source and sink, across a worker's kill -9"
-)
+@pytest.mark.proves("Kafka Connect", KAFKA_VERSION, "distributed mode, file source and sink, across a worker's kill -9")
 def test_a_file_arrives_whole_though_the_worker_is_killed(
     cluster: QuorateCluster, worker: ConnectWorker, tmp_path: Path
 ) -> None:

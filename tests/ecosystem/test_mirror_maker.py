@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.compat.clients.confluent import ConfluentClient
-from tests.ecosystem.programs import kafka_version, start_java, write_properties
+from tests.ecosystem.programs import KAFKA_VERSION, start_java, write_properties
 from tests.eventually import eventually
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.child_process import ChildProcess
 from tests.peers.jars import PeersUnavailableError
 from tests.peers.quorate_cluster import QuorateCluster
 
-MIRROR_MAKER = ("MirrorMaker 2", kafka_version())
+MIRROR_MAKER = ("MirrorMaker 2", KAFKA_VERSION)
 TOPIC, MIRRORED, GROUP = "orders", "old.orders", "billing"
 PARTITIONS = 3
 RECORDS = 900

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from tests.compat.clients.confluent import ConfluentClient
-from tests.ecosystem.programs import FOLDER, kafka_version, start_java
+from tests.ecosystem.programs import FOLDER, KAFKA_VERSION, start_java
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess
 from tests.peers.quorate_cluster import QuorateCluster
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
-STREAMS = ("Kafka Streams", kafka_version())
+STREAMS = ("Kafka Streams", KAFKA_VERSION)
 PROGRAM = str(FOLDER / "java" / "WordCount.java")
 PARTITIONS = 3
 LINES = 600

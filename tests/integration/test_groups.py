@@ -27,6 +27,8 @@ from tests.integration.wire_client import WireClient
 from tests.peers.kafka_tools import ToolShell
 from tests.peers.quorate_node import QuorateNode
 
+pytestmark = pytest.mark.proves("classic groups across the node's stop, and its kill -9")
+
 CLIENTS: list[type[Client]] = [ConfluentClient, KafkaPythonClient, AiokafkaClient]
 OFFSETS_PARTITIONS = 5
 CONFIGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": OFFSETS_PARTITIONS}

@@ -12,6 +12,7 @@ from quorate.kernel.errors import ErrorCode
 from tests.chaos.cluster import NODE_IDS, ProcessCluster, rack_of
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic
+from tests.proofs import CONFLUENT
 
 BY_HAND = {
     "auto.leader.rebalance.enable": False,
@@ -70,6 +71,7 @@ def test_nothing_is_acknowledged_while_nobody_answers_what_a_leader_proposes(clu
     assert topic.read() == [b"before", b"alone", b"decided"]
 
 
+@pytest.mark.proves(*CONFLUENT, "reads from the replica in its rack")
 def test_a_stock_client_reads_from_the_replica_in_its_rack(cluster: ProcessCluster) -> None:
     leader, near, _ = NODE_IDS
     topic = ReplicatedTopic(cluster, "near", NODE_IDS)

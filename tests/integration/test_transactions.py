@@ -19,6 +19,7 @@ from tests.integration.exactly_once_copier import Copier
 from tests.integration.exactly_once_copier_java import JavaCopier
 from tests.integration.wire_client import WireClient
 from tests.peers.quorate_cluster import IDS, QuorateCluster
+from tests.proofs import CONFLUENT, JAVA
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
 pytestmark = pytest.mark.timeout(1200 if IS_HEAVY else 300)
@@ -94,6 +95,7 @@ def under_way(cluster: QuorateCluster) -> list[str]:
     return found
 
 
+@pytest.mark.proves(*CONFLUENT, "transactions: a copy loop is exact while nodes are killed")
 def test_every_record_is_copied_exactly_once_while_nodes_are_killed(cluster: QuorateCluster) -> None:
     copy_while_nodes_are_killed(cluster, Copier)
 
@@ -101,6 +103,7 @@ def test_every_record_is_copied_exactly_once_while_nodes_are_killed(cluster: Quo
 @pytest.mark.heavy
 @pytest.mark.peer
 @pytest.mark.skipif(not IS_HEAVY, reason="takes minutes; runs with QUORATE_HEAVY=1")
+@pytest.mark.proves(*JAVA, "transactions: a copy loop is exact while nodes are killed")
 def test_java_copies_every_record_exactly_once_while_nodes_are_killed(
     cluster: QuorateCluster, kafka_classpath: str
 ) -> None:

@@ -7,6 +7,7 @@ turns by a lock file; a folder appears under its final name only when it is comp
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,14 @@ def java_command(
         main,
         *arguments,
     ]
+
+
+@cache
+def kafka_version(pom: Path = POM) -> str:
+    """The version that a pom asks for."""
+    found = re.search(r"<kafka.version>(.*)</kafka.version>", pom.read_text())
+    assert found is not None
+    return found[1]
 
 
 @cache
