@@ -12,6 +12,8 @@ from typing import TypeVar
 
 Report = TypeVar("Report")
 
+_PROGRESS_EVERY = 100
+
 
 def main(package: str, run_seed: Callable[[int], Report], sum_up: Callable[[Sequence[Report]], str]) -> int:
     """``run_seed`` raises what it finds; ``sum_up`` says in words what happened in all the runs that went well."""
@@ -27,15 +29,19 @@ def main(package: str, run_seed: Callable[[int], Report], sum_up: Callable[[Sequ
     logging.disable(logging.CRITICAL)
     seeds = range(options.first, options.first + options.seeds)
     reports: list[Report] = []
-    failed, processor_s = 0, 0.0
-    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
+    done, failed, processor_s = 0, 0, 0.0
+    # A process that ends gives its memory back; worlds leave much behind that is only collected late.
+    with multiprocessing.get_context("fork").Pool(options.processes, maxtasksperchild=5) as pool:
         for seed, report, found, seconds in pool.imap_unordered(partial(_attempt, run_seed), seeds, chunksize=4):
             processor_s += seconds
+            done += 1
             if report is not None:
                 reports.append(report)
             else:
                 failed += 1
                 print(f"seed {seed}: {found}\n    replay: .venv/bin/python -m {package} --seed {seed}", flush=True)
+            if done % _PROGRESS_EVERY == 0:
+                print(f"{done} of {len(seeds)} seeds, {failed} failed", flush=True)
     per_seed_s = processor_s / max(1, len(seeds))
     print(f"{len(seeds)} seeds, {failed} failed, {per_seed_s:.2f} s of processor time a seed; {sum_up(reports)}")
     return 1 if failed else 0

@@ -241,6 +241,10 @@ class Reader(Client):
                 await self.pause()
             else:
                 position = self.take(partition, position, data, epoch)
+                await self.rest()
+
+    async def rest(self) -> None:
+        """Between two answers; this one does not."""
 
     def _check_error(self, data: PartitionData, position: Offset) -> None:
         if data.error_code not in RETRIED:
