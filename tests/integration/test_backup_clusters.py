@@ -17,6 +17,8 @@ pytest.importorskip("pyspark")
 from tests.spark_cluster import connect_server, standalone_cluster
 
 TOPIC = "orders"
+#: Not what was restored beside it.
+ORIGINAL = {"include": [TOPIC]}
 PARTITIONS = 4
 SLOW = {"mode": "incremental", "rate_limit_bytes_per_second": 250_000, **SMALL_RANGES}
 needs_connect = pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio")
@@ -39,7 +41,9 @@ def test_standalone_cluster_that_loses_a_worker_in_the_middle_finishes_the_backu
     node: QuorateNode, backups: Backups, tmp_path: Path
 ) -> None:
     with standalone_cluster(tmp_path, workers=2) as cluster:
-        process = backups.start_backup("--master", cluster.master, "--orphan-age-hours", "0", backup=SLOW)
+        process = backups.start_backup(
+            "--master", cluster.master, "--orphan-age-hours", "0", topics=ORIGINAL, backup=SLOW
+        )
         eventually(lambda: backups.object_paths() or process.poll() is not None, "a first segment", within_s=180)
         assert process.poll() is None, process.communicate()
         cluster.workers[0].kill()
@@ -56,7 +60,7 @@ def test_spark_connect_server_runs_the_backup_the_deep_verification_and_the_rest
     node: QuorateNode, backups: Backups, tmp_path: Path
 ) -> None:
     with connect_server(tmp_path) as url:
-        done = backups.backup("--remote", url, backup=SMALL_RANGES)
+        done = backups.backup("--remote", url, topics=ORIGINAL, backup=SMALL_RANGES)
         assert done.status == 0, done
         assert "16,000 records" in done.output
         _assert_whole(node, backups)
@@ -67,7 +71,7 @@ def test_spark_connect_server_runs_the_backup_the_deep_verification_and_the_rest
 
         _restore_and_compare(node, backups, "connect", "--remote", url)
 
-        process = backups.start_backup("--remote", url, backup=SLOW | {"mode": "snapshot"})
+        process = backups.start_backup("--remote", url, topics=ORIGINAL, backup=SLOW | {"mode": "snapshot"})
         before = set(backups.object_paths())
         eventually(lambda: set(backups.object_paths()) - before, "a task to write a segment", within_s=120)
         stopped = interrupt(process)

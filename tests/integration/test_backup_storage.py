@@ -26,6 +26,8 @@ from tests.spark_session import InThisProcess, QuietWatcher, run_in_process
 pytest.importorskip("pyspark")
 
 TOPIC = "orders"
+#: Not what was restored beside it.
+ORIGINAL = {"include": [TOPIC]}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,9 @@ def test_backup_to_a_cloud_store_is_listed_verified_and_restored(
     node: QuorateNode, backups: Backups, store: CloudStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = os.environ | store.environment
-    config = backups.write_config(storage={"url": store.url, "endpoint": store.endpoint}, backup=SMALL_RANGES)
+    config = backups.write_config(
+        topics=ORIGINAL, storage={"url": store.url, "endpoint": store.endpoint}, backup=SMALL_RANGES
+    )
 
     done = run_quorate("backup", "--config", str(config), environment=environment)
     assert done.status == 0, done
@@ -105,7 +109,7 @@ def test_object_damaged_by_one_bit_is_named(tmp_path: Path) -> None:
     """Every object of two runs, segments and manifests, at many places: the quick check finds them all."""
     with QuorateNode.start(tmp_path / "node", settings={"durability": "os"}) as node:
         backups = Backups(tmp_path, node.bootstrap)
-        config = backups.write_config(backup=SMALL_RANGES | {"mode": "incremental"})
+        config = backups.write_config(topics=ORIGINAL, backup=SMALL_RANGES | {"mode": "incremental"})
         create_topics(node.bootstrap, NewTopic(TOPIC, 3))
         for _ in range(2):
             produce(node.bootstrap, TOPIC, 100)
@@ -129,7 +133,7 @@ def test_object_damaged_by_one_bit_is_named(tmp_path: Path) -> None:
 def test_verify_names_the_damaged_object_and_says_so_by_its_status(
     backups: Backups, kind: str, options: list[str]
 ) -> None:
-    config = backups.write_config(backup=SMALL_RANGES)
+    config = backups.write_config(topics=ORIGINAL, backup=SMALL_RANGES)
     for _ in range(2):
         run_in_process(backups, config, InThisProcess)
     manifests = sorted((backups.folder / "storage" / BACKUP_ID / "manifests").iterdir())
@@ -147,7 +151,7 @@ def test_verify_names_the_damaged_object_and_says_so_by_its_status(
 
 
 def test_damaged_newest_manifest_stops_the_next_run_and_nothing_is_written(backups: Backups) -> None:
-    config = backups.write_config(backup=SMALL_RANGES | {"mode": "incremental"})
+    config = backups.write_config(topics=ORIGINAL, backup=SMALL_RANGES | {"mode": "incremental"})
     for _ in range(2):
         run_in_process(backups, config, InThisProcess)
     newest = backups.folder / "storage" / BACKUP_ID / "manifests" / "000002.json"
@@ -169,7 +173,7 @@ def test_storage_that_fails_at_every_nth_call_never_gets_a_manifest_with_a_missi
     """Tasks that fail are run again, as Spark does; a run that fails commits nothing."""
     calls = _Calls(period)
     monkeypatch.setattr(copy_task, "open_storage", lambda location: _Unreliable(open_storage(location), calls))
-    config = backups.write_config(backup=SMALL_RANGES)
+    config = backups.write_config(topics=ORIGINAL, backup=SMALL_RANGES)
     try:
         run_in_process(backups, config, lambda: InThisProcess(attempts=4))
     except QuorateError:
