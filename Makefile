@@ -29,6 +29,7 @@ FIRST_SEED ?= 1
 sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 	$(BIN)/python -m tests.simulation.cluster --seeds $(SEEDS) --first $(FIRST_SEED)
 	$(BIN)/python -m tests.simulation.replication --seeds $(SEEDS) --first $(FIRST_SEED)
+	$(BIN)/python -m tests.simulation.transactions --seeds $(SEEDS) --first $(FIRST_SEED)
 
 CHAOS_SECONDS ?= 300
 chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300; nothing may be lost
