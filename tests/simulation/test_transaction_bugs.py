@@ -8,8 +8,9 @@ from quorate.kernel.ids import Offset
 from tests.simulation.replication.history import HistoryBroken
 from tests.simulation.transactions.findings import Checker
 from tests.simulation.transactions.injected_bugs import BUGS
-from tests.simulation.transactions.ledger import Ledger, ShownRecords, Story, check_outcomes
+from tests.simulation.transactions.ledger import Ledger, Story
 from tests.simulation.transactions.run import run_seed
+from tests.simulation.transactions.verdict import ShownRecords, check_outcomes
 
 _SEEDS_TO_TRY = 25
 

@@ -16,8 +16,9 @@ from tests.simulation.replication.history import History, HistoryBroken
 from tests.simulation.transactions.application import PARTITION_COUNT
 from tests.simulation.transactions.coordinated import Coordinated, CoordinatedClient, GaveUp, Kind
 from tests.simulation.transactions.findings import Checker, report
-from tests.simulation.transactions.ledger import Ledger, ShownRecords
+from tests.simulation.transactions.ledger import Ledger
 from tests.simulation.transactions.producer import group_of
+from tests.simulation.transactions.verdict import ShownRecords
 
 _READ_COMMITTED = 1
 

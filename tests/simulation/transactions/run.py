@@ -16,9 +16,10 @@ from tests.simulation.replication.watching import ReplicaWatch
 from tests.simulation.transactions.application import PARTITION_COUNT, Application
 from tests.simulation.transactions.faults import TransactionFaults
 from tests.simulation.transactions.findings import Checker, report
-from tests.simulation.transactions.ledger import Ledger, check_outcomes
+from tests.simulation.transactions.ledger import Ledger
 from tests.simulation.transactions.producer import FIRST, SECOND
 from tests.simulation.transactions.reader import CommittedReader, OffsetReader
+from tests.simulation.transactions.verdict import check_outcomes
 from tests.simulation.world.executor import WorkDelay
 from tests.simulation.world.world import World
 
