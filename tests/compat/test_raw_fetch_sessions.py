@@ -21,6 +21,7 @@ from quorate.protocol.messages.fetch import (
     PartitionData,
 )
 from tests.compat.clients.confluent import ConfluentClient
+from tests.compat.conftest import NodeUnderTest
 from tests.compat.raw_connection import RawConnection
 from tests.compat.raw_records import batch, produce
 from tests.eventually import eventually
@@ -28,6 +29,8 @@ from tests.eventually import eventually
 PARTITIONS = 4
 NEW_SESSION, NO_SESSION = 0, -1
 WITH_TOPIC_IDS = 13
+# Apache Kafka shares them out among eight parts.
+SLOTS = 8
 
 
 class SessionClient:
@@ -138,17 +141,36 @@ def test_session_that_has_ended_is_not_found(client: SessionClient, way: str) ->
     assert client.ask(ended, epoch, {}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize("own_node", [{"max.incremental.fetch.session.cache.slots": SLOTS}], indirect=True)
+def test_who_finds_no_room_for_a_session_is_served_without_one(own_node: NodeUnderTest, topic: str) -> None:
+    ConfluentClient(own_node.bootstrap).create_topic(topic)
+    with RawConnection(own_node.bootstrap) as connection:
+        client = SessionClient(connection, topic)
+        eventually(lambda: client.fetch_alone({0: 0})[0].error_code == ErrorCode.NONE, "a leader")
+        opened = [client.ask(0, NEW_SESSION, {0: 0}).session_id for _ in range(SLOTS)]
+        assert len(set(opened) - {0}) == SLOTS
+
+        too_many = client.ask(0, NEW_SESSION, {0: 0})
+        assert (too_many.session_id, indexes(told(too_many))) == (0, [0])
+        assert [client.ask(each, 1, {}).error_code for each in opened] == [ErrorCode.NONE] * SLOTS
+
+        for each in opened:
+            client.ask(each, NO_SESSION, {})
+        assert client.ask(0, NEW_SESSION, {0: 0}).session_id > 0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_session_shows_what_fetches_without_one_show(
     client: SessionClient, connection: RawConnection, created: str, seed: int
 ) -> None:
     """Random writes, deletions, seeks and changes of the partitions: after each answer the client knows it all."""
     random = Random(seed)
+    ends = dict.fromkeys(range(PARTITIONS), 0)
     offsets: dict[int, int] = {}
     known: dict[int, tuple[int, int]] = {}
     for _ in range(60):
-        change_the_log(random, connection, created)
-        added = {index: random.choice((0, 1, 3, 50)) for index in range(PARTITIONS) if random.random() < 0.2}
+        change_the_log(random, connection, created, ends)
+        added = {index: random.choice((0, 3, end, end, 99)) for index, end in ends.items() if random.random() < 0.2}
         if client.session_id == 0 and not added:
             continue
         forgotten = [index for index in offsets if index not in added and random.random() < 0.15]
@@ -167,12 +189,14 @@ def test_session_shows_what_fetches_without_one_show(
             known[index] = state_of(data) if data.error_code == 0 else (-1, -1)
 
 
-def change_the_log(random: Random, connection: RawConnection, topic: str) -> None:
+def change_the_log(random: Random, connection: RawConnection, topic: str, ends: dict[int, int]) -> None:
     partition = random.randrange(PARTITIONS)
     choice = random.random()
     if choice < 0.3:
-        assert produce(connection, topic, batch(random.randint(1, 3)), partition=partition).error_code == 0
-    elif choice < 0.4:
+        count = random.randint(1, 3)
+        assert produce(connection, topic, batch(count), partition=partition).base_offset == ends[partition]
+        ends[partition] += count
+    elif choice < 0.5:
         to_the_end = DeleteRecordsPartition(partition_index=partition, offset=-1)
         topics = (DeleteRecordsTopic(name=topic, partitions=(to_the_end,)),)
         answer = connection.ask(DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 1, DeleteRecordsResponse)

@@ -12,6 +12,7 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.protocol.messages.describe_acls import DescribeAclsRequest
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from quorate.protocol.messages.produce import ProduceRequest
 from quorate.protocol.schema import Request
@@ -20,6 +21,7 @@ from tests.compat.raw_connection import RawConnection, encoded_request
 from tests.eventually import eventually
 
 NO_SUCH_ID = UUID("00000000-0000-4000-8000-000000000001")
+ANY = 1
 # What clients ask of a broker without transactions or security.
 CLIENT_APIS = [*range(4), *range(8, 17), *range(18, 24), *range(29, 36), 37, 42, 44, 47, 60, 61, 75]
 
@@ -117,9 +119,15 @@ def test_defaults_of_the_cluster_apply_where_a_topic_names_none(connection: RawC
 
 
 def empty_request(request_type: type[Request]) -> Request:
-    request = request_type()
-    # Without acknowledgement there would be no answer.
-    return replace(request, acks=1) if isinstance(request, ProduceRequest) else request
+    match request := request_type():
+        case ProduceRequest():
+            # Without acknowledgement there would be no answer.
+            return replace(request, acks=1)
+        case DescribeAclsRequest():
+            # Apache Kafka ends the connection of who asks for what no number stands for.
+            return replace(request, resource_type_filter=ANY, operation=ANY, permission_type=ANY)
+        case _:
+            return request
 
 
 def names(connection: RawConnection, request: MetadataRequest, version: int) -> list[str | None]:
