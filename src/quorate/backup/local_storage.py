@@ -62,12 +62,12 @@ class LocalStorage:
 
     def read_range(self, name: str, position: int, length: int) -> Buffer:
         with self.errors_told("read", name), open(self.path_of(name), "rb", buffering=0) as file:
-            data = bytearray(length)
-            view = memoryview(data)
-            done = 0
-            while done < length and (count := os.preadv(file.fileno(), [view[done:]], position + done)):
-                done += count
-            return view[:done]
+            pieces = [os.pread(file.fileno(), length, position)]
+            done = len(pieces[0])
+            while done < length and (piece := os.pread(file.fileno(), length - done, position + done)):
+                pieces.append(piece)
+                done += len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def info(self, name: str) -> ObjectInfo:
         with self.errors_told("read", name):

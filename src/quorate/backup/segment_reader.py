@@ -137,20 +137,24 @@ class SequentialBytes:
 
     def take(self, length: int) -> memoryview:
         """The next bytes; ``LayoutFault`` where the object ends before them."""
-        if length > len(self._window):
-            self._read(length - len(self._window))
         taken, self._window = self._window[:length], self._window[length:]
+        if len(taken) < length:
+            missing = length - len(taken)
+            window = self._read(missing)
+            # Only what lies across two windows is copied.
+            taken = memoryview(b"".join((taken, window[:missing]))) if taken else window[:missing]
+            self._window = window[missing:]
         if self._on_taken is not None:
             self._on_taken(taken)
         return taken
 
-    def _read(self, length: int) -> None:
+    def _read(self, length: int) -> memoryview:
         wanted = min(max(length, self._window_bytes), max(self._source.size_bytes - self._position, 0))
-        data = self._source.read(self._position, wanted)
+        data = memoryview(self._source.read(self._position, wanted))
         if len(data) < length:
             raise LayoutFault(f"the object ends at byte {self._position + len(data)}, too early")
         self._position += len(data)
-        self._window = memoryview(bytes(self._window) + data) if self._window else memoryview(data)
+        return data
 
 
 def _read_footer(source: SegmentSource) -> tuple[SegmentFooter, int]:

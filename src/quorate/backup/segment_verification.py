@@ -1,10 +1,12 @@
 """Checks a segment object against itself and against the manifest, by reading it. Pure; the bytes come from a source.
 
 The quick check reads the object once and compares its size and SHA-256. The deep one also opens every frame, checks
-the CRC of every batch, counts again and compares with the footer and the manifest.
+the CRC of every batch, counts again and compares with the footer and the manifest. Who wants the batches as well as the
+quick check gets both from one reading.
 """
 
 import hashlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -13,7 +15,13 @@ from quorate.backup.manifest import SegmentEntry, segment_entry
 from quorate.backup.object_names import partition_folder
 from quorate.backup.segment_content import SegmentContent
 from quorate.backup.segment_layout import IndexEntry, LayoutFault, SegmentFooter, SegmentHeader
-from quorate.backup.segment_reader import READ_AHEAD_BYTES, SegmentReader, SegmentSource, SequentialBytes
+from quorate.backup.segment_reader import (
+    READ_AHEAD_BYTES,
+    SegmentReader,
+    SegmentSource,
+    SequentialBytes,
+    StoredBatch,
+)
 from quorate.backup.segment_writer import FinishedSegment
 
 
@@ -28,6 +36,22 @@ def verify_hash(source: SegmentSource, entry: SegmentEntry) -> None:
             raise DamagedSegment(source.name, f"byte {position}", "the object ends too early")
         sha256.update(data)
         position += len(data)
+    _check_hash(source, entry, sha256.hexdigest())
+
+
+def verified_batches(source: SegmentSource, entry: SegmentEntry) -> Iterator[StoredBatch]:
+    """Every batch, its CRC checked. ``DamagedSegment`` behind the last one unless the SHA-256 is the manifest's."""
+    _check_size(source, entry)
+    reader = SegmentReader(source)
+    sha256 = hashlib.sha256()
+    data = SequentialBytes(source, on_taken=sha256.update)
+    try:
+        data.take(reader.frames_position)
+        for frame in reader.frames(check_crcs=True, data=data):
+            yield from frame.batches
+        data.take(source.size_bytes - reader.footer_position)
+    except LayoutFault as error:
+        raise DamagedSegment(source.name, "end", str(error)) from None
     _check_hash(source, entry, sha256.hexdigest())
 
 

@@ -60,7 +60,8 @@ def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offse
     """What a producer sends from a target offset on."""
     if assignment.end_offset is None:
         for batch in batches_from(storage, assignment, offset):
-            yield PlacedBatch(as_produced(batch), batch.record_count, batch.record_count)
+            count = batch.record_count
+            yield PlacedBatch(as_produced(batch), count, count)
     else:
         start = Offset(offset)
         yield from placed_batches(_batches_at(storage, assignment, start), start, assignment.end_offset)
@@ -76,13 +77,13 @@ def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, positi
                 left_out -= count
                 continue
             for batch in _segment_batches(storage, entry, source, exclusions, assignment.partition):
-                if left_out >= batch.record_count:
+                if not left_out:
+                    yield batch
+                elif left_out >= batch.record_count:
                     left_out -= batch.record_count
-                elif left_out:
+                else:
                     yield from without_first(batch, left_out, source.rules)
                     left_out = 0
-                else:
-                    yield batch
 
 
 def _batches_at(storage: ObjectStorage, assignment: PartitionAssignment, offset: Offset) -> Iterator[RestoredBatch]:

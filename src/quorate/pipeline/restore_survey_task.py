@@ -6,8 +6,7 @@ from quorate.backup.errors import BackupError
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.restore_batches import RecordRules
 from quorate.backup.restore_survey import PartitionSurvey, Surveyor
-from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.segment_verification import verify_hash
+from quorate.backup.segment_verification import verified_batches
 from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
@@ -50,8 +49,7 @@ def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
     for index, entry in enumerate(request.segments):
         try:
             source = StoredObject(storage, entry.name)
-            verify_hash(source, entry)
-            surveyor.add_segment(index, entry, SegmentReader(source).batches(check_crcs=True))
+            surveyor.add_segment(index, entry, verified_batches(source, entry))
         except BackupError as error:
             return SurveyAnswer(topic=request.topic, survey=None, damage=str(error))
         except QuorateError as error:

@@ -8,7 +8,7 @@ from quorate.backup.frame_codec import FrameCodec
 from quorate.backup.manifest import SegmentEntry, segment_entry
 from quorate.backup.segment_layout import encode_footer, encode_frame_head
 from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.segment_verification import verify_deeply, verify_hash
+from quorate.backup.segment_verification import verified_batches, verify_deeply, verify_hash
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import Compression
 from tests.unit.backup.batches import PARTITION, TOPIC, TOPIC_ID, BytesSource, batch, write_segment
@@ -40,7 +40,11 @@ def test_every_flipped_bit_is_found_by_reading_and_by_verifying(codec: FrameCode
     for position in range(len(data)):
         damaged = bytearray(data)
         damaged[position] ^= 1 << (position % 8)
-        for check in (read_all, lambda data: verify_hash(BytesSource(data), entry)):
+        for check in (
+            read_all,
+            lambda data: verify_hash(BytesSource(data), entry),
+            lambda data: list(verified_batches(BytesSource(data), entry)),
+        ):
             with pytest.raises(DamagedSegment, match=r"^segment object\.qseg is damaged: [^\n]+: [^\n]+$"):
                 check(bytes(damaged))
 
@@ -53,6 +57,19 @@ def test_every_torn_end_is_found() -> None:
             read_all(data[:length])
         with pytest.raises(DamagedSegment, match="size"):
             verify_hash(BytesSource(data[:length]), entry)
+        with pytest.raises(DamagedSegment, match="size"):
+            list(verified_batches(BytesSource(data[:length]), entry))
+
+
+def test_a_sound_segment_that_is_not_the_one_of_the_manifest_is_found_behind_its_last_batch() -> None:
+    data, _ = write_segment(LOG, frame_bytes=250)
+    entry = entry_for(data)
+
+    assert [batch.data for batch in verified_batches(BytesSource(data), entry)] == LOG
+    other = verified_batches(BytesSource(data), msgspec.structs.replace(entry, sha256="0" * 64))
+    assert [next(other).data for _ in LOG] == LOG
+    with pytest.raises(DamagedSegment, match="its SHA-256 is"):
+        next(other)
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"\0" * 40, b"GESQ"])
