@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -95,7 +96,7 @@ def test_backup_to_a_cloud_store_is_listed_verified_and_restored(
 
     for key, value in store.environment.items():
         monkeypatch.setenv(key, value)
-    target = f"{TOPIC}-{store.url.partition(':')[0]}-{store.endpoint.rpartition(':')[2].strip('/')}"
+    target = f"{TOPIC}-{urlsplit(store.endpoint).port}"
     restores = Restores(backups, node.bootstrap, storage={"url": store.url, "endpoint": store.endpoint})
     restores.run_in_process(topic_mapping={TOPIC: target})
     with client_of(node.bootstrap) as client:
