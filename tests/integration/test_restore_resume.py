@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -91,7 +92,9 @@ class WritesEverythingThreeTimesAtOnce(InThisProcess):
             producer = client.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
             beginning.wait()
             for task in tasks:
-                for assignment in msgspec.msgpack.decode(task, type=list[PartitionAssignment]):
+                for assignment in chain.from_iterable(
+                    msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]])
+                ):
                     PartitionWriter(
                         client,
                         producer,

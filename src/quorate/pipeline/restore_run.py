@@ -28,7 +28,7 @@ from quorate.pipeline.restore_groups import RestoreGroups
 from quorate.pipeline.restore_preparation import RestorePreparation, RestoreWatcher
 from quorate.pipeline.restore_stream import PartitionAssignment, SourceSegments
 from quorate.pipeline.restore_target import RestoreTarget
-from quorate.pipeline.restore_tasks import pack_by_bytes
+from quorate.pipeline.restore_tasks import group_into_lanes, pack_by_bytes
 from quorate.pipeline.restore_write_task import TaskWritten, WriteSettings, WriteTask
 from quorate.pipeline.spark_driver import SparkDriver
 
@@ -147,12 +147,11 @@ class RestoreRun:
         self, opened: OpenRestore, topic_ids: dict[TopicName, TopicId], watcher: RestoreWatcher
     ) -> list[TaskWritten]:
         plan = opened.plan
-        tasks = pack_by_bytes(
-            assignments(plan, self._catalog.read(plan.manifest_number)), lambda each: each.estimated_bytes
-        )
-        if not tasks:
+        packs = pack_by_bytes(assignments(plan, self._catalog.read(plan.manifest_number)), _size_of)
+        if not packs:
             return []
         spark = self._spark()
+        tasks = group_into_lanes(packs, _size_of, slots=spark.slots())
         limit = self._config.restore.rate_limit_bytes_per_second
         settings = WriteSettings(
             restore_id=opened.restore_id,
@@ -164,7 +163,7 @@ class RestoreRun:
             topic_ids=topic_ids,
             bytes_per_second=share_of_limit(limit, tasks=len(tasks), slots=spark.slots()),
         )
-        watcher.begins("restore", [sum(each.estimated_bytes for each in task) for task in tasks])
+        watcher.begins("restore", [sum(_size_of(each) for lane in task for each in lane) for task in tasks])
         rows = spark.run(WriteTask(settings), [msgspec.msgpack.encode(task) for task in tasks], watcher)
         return [msgspec.msgpack.decode(row, type=TaskWritten) for row in rows]
 
@@ -218,6 +217,10 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
             if target.log_end_offset
         ]
     return found
+
+
+def _size_of(assignment: PartitionAssignment) -> int:
+    return assignment.estimated_bytes
 
 
 def _report(

@@ -1,9 +1,15 @@
-"""One task of a restore: target partitions claimed, then written one after the other. Runs in a Spark worker.
+"""One task of a restore: target partitions claimed, then written in a few lanes. Runs in a Spark worker.
+
+A lane writes one partition after the other. Few requests of one partition may be in flight, so a single lane mostly
+waits for the target; several share the task's connections, and a thread each is enough, since they wait.
 
 Safe to run twice, also at the same time: ``restore_partition_writer`` says why.
 """
 
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -48,62 +54,100 @@ class TaskWritten(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteTask:
-    """The work of a job: called with the encoded assignments of one task."""
+    """The work of a job: called with the encoded lanes of one task."""
 
     def __init__(self, settings: WriteSettings) -> None:
         self.settings = settings
 
     def __call__(self, task: bytes) -> Outcome:
-        written = write_partitions(self.settings, msgspec.msgpack.decode(task, type=list[PartitionAssignment]))
+        written = write_lanes(self.settings, msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]]))
         return Outcome(msgspec.msgpack.encode(written), written.batch_bytes, written.record_count)
 
 
-def write_partitions(settings: WriteSettings, assignments: list[PartitionAssignment]) -> TaskWritten:
-    claims = _claim(settings, assignments)
-    storage = open_storage(settings.location)
-    limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
+def write_lanes(settings: WriteSettings, lanes: list[list[PartitionAssignment]]) -> TaskWritten:
+    claims = [_claim(settings, lane) for lane in lanes]
+    if not all(claim.is_first for lane in claims for claim in lane):
+        time.sleep(TAKE_OVER_S)
     sending = msgspec.structs.replace(
         settings.client,
         retry_timeout_ms=_BLIND_RETRY_MS,
         connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, settings.client.connect_timeout_ms),
     )
-    records = batch_bytes = 0
     with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
-        _check_topics(client, settings.topic_ids, assignments)
-        producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
-        for assignment, claim in zip(assignments, claims, strict=True):
-            writer = PartitionWriter(
-                client,
-                producer,
-                storage,
-                assignment,
-                claim,
-                topic_id=settings.topic_ids[assignment.topic],
-                on_sent=limit.take,
-                patience_s=settings.client.retry_timeout_ms / 1000,
-            )
-            try:
-                writer.write()
-            except TopicReplaced:
-                raise _deleted(assignment.topic) from None
-            records += writer.record_count
-            batch_bytes += writer.batch_bytes
+        _check_topics(client, settings.topic_ids, [each for lane in lanes for each in lane])
+        writers = Lanes(settings, client, sender).write(lanes, claims)
         return TaskWritten(
-            record_count=records,
-            batch_bytes=batch_bytes,
+            record_count=sum(writer.record_count for writer in writers),
+            batch_bytes=sum(writer.batch_bytes for writer in writers),
             leaders_followed=client.leaders_followed + sender.leaders_followed,
         )
 
 
+class _LaneStopped(QuorateError):
+    """Another lane has failed, and with it the task."""
+
+
+class Lanes:
+    """What the lanes of a task share."""
+
+    def __init__(self, settings: WriteSettings, client: KafkaClient, sender: KafkaClient) -> None:
+        self._settings = settings
+        self._client = client
+        self._producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
+        self._storage = open_storage(settings.location)
+        self._limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
+        self._limiting = threading.Lock()
+        self._failures: list[BaseException] = []
+
+    def write(
+        self, lanes: Sequence[Sequence[PartitionAssignment]], claims: Sequence[Sequence[PartitionClaim]]
+    ) -> list[PartitionWriter]:
+        """Where one lane fails, all end, and its error is raised, not what became of the others."""
+        with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as pool:
+            running = [pool.submit(self._write_lane, lane, own) for lane, own in zip(lanes, claims, strict=True)]
+        if self._failures:
+            raise self._failures[0]
+        return [writer for lane in running for writer in lane.result()]
+
+    def _write_lane(
+        self, lane: Sequence[PartitionAssignment], claims: Sequence[PartitionClaim]
+    ) -> list[PartitionWriter]:
+        try:
+            return [self._write(assignment, claim) for assignment, claim in zip(lane, claims, strict=True)]
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+    def _write(self, assignment: PartitionAssignment, claim: PartitionClaim) -> PartitionWriter:
+        writer = PartitionWriter(
+            self._client,
+            self._producer,
+            self._storage,
+            assignment,
+            claim,
+            topic_id=self._settings.topic_ids[assignment.topic],
+            on_sent=self._sent,
+            patience_s=self._settings.client.retry_timeout_ms / 1000,
+        )
+        try:
+            writer.write()
+        except TopicReplaced:
+            raise _deleted(assignment.topic) from None
+        return writer
+
+    def _sent(self, size_bytes: int) -> None:
+        if self._failures:
+            raise _LaneStopped("another partition of this task could not be written")
+        with self._limiting:  # Who has to sleep holds up the others, too: the limit is the task's.
+            self._limit.take(size_bytes)
+
+
 def _claim(settings: WriteSettings, assignments: list[PartitionAssignment]) -> list[PartitionClaim]:
     restores = open_storage(settings.restores)
-    claims = [
+    return [
         PartitionClaim(restores, settings.restore_id, each.topic, each.partition, now=time.monotonic)
         for each in assignments
     ]
-    if not all(claim.is_first for claim in claims):
-        time.sleep(TAKE_OVER_S)
-    return claims
 
 
 def _check_topics(
