@@ -47,7 +47,14 @@ class Application:
             producer.is_over = True
 
     async def run_last_transaction(self) -> None:
-        """A last instance finds nothing in its way."""
+        """A last instance finds nothing in its way, unless it is its own request for the id that comes late."""
+        while True:
+            try:
+                return await self._try_last_transaction()
+            except (Fenced, MustAbort):
+                continue
+
+    async def _try_last_transaction(self) -> None:
         producer = self._instance()
         await producer.init()
         story = producer.begin()
