@@ -4,6 +4,9 @@ from contextlib import suppress
 from pathlib import Path
 
 
+_DAEMONS = ("quorate.pipeline.worker_daemon", "pyspark.daemon")
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below this one, whichever of its threads has started them."""
     found: list[int] = []
@@ -30,4 +33,5 @@ def python_workers(pid: int) -> list[int]:
 
 def _is_of_the_daemon(command: str) -> bool:
     program, _, arguments = command.partition(" ")
-    return Path(program).name.startswith("python") and "worker_daemon" in arguments
+    # Our own where the command starts Spark itself, Spark's on a cluster.
+    return Path(program).name.startswith("python") and any(name in arguments for name in _DAEMONS)

@@ -73,7 +73,7 @@ class RestoreUnderFire:
         """A run that goes on; the next one where the last has ended."""
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
-                self._process.communicate()
+                print("ended by itself:", self._process.returncode, *self._process.communicate(), flush=True)
             self._process = self._restores.start("--master", self._spark.master, **self._settings)
         return self._process
 
@@ -88,7 +88,8 @@ class RestoreUnderFire:
     def kill_driver(self) -> bool:
         process = self.process
         os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
+        self._process = None
         return True
 
     def kill_executor(self) -> bool:
@@ -109,6 +110,7 @@ class RestoreUnderFire:
             self._process.wait()
 
     def _executors(self) -> list[int]:
+        assert self.process.poll() is None
         running = [pid for worker in self._spark.workers for pid in descendants(worker.pid)]
         return [pid for pid in running if "CoarseGrainedExecutorBackend" in command_of(pid)]
 

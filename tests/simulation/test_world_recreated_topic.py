@@ -16,14 +16,14 @@ ROUNDS = 4
 SLOW_SYNCS = WorkDelay(minimum_ms=1, maximum_ms=5, slow_probability=0.3, slow_ms=300)
 
 
-async def make_topics_anew() -> None:
+async def make_topics_anew(world: World) -> None:
     writer = await Client.connect()
     admin = await KafkaConnection.open("node", PORT)
     for _ in range(ROUNDS):
         topic = CreatableTopic(name="topic", num_partitions=1, replication_factor=1)
         created = await admin.call(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
         assert [result.error_code for result in created.topics] == [0]
-        await produce_at_last(writer, b"waited for")
+        await produce_at_last(world, writer, b"waited for")
         abandoned = asyncio.ensure_future(writer.produce(b"abandoned"))
         deleted = await admin.call(
             DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")]), 6, DeleteTopicsResponse
@@ -32,14 +32,14 @@ async def make_topics_anew() -> None:
         await asyncio.gather(abandoned, return_exceptions=True)
 
 
-async def produce_at_last(writer: Client, value: bytes) -> None:
+async def produce_at_last(world: World, writer: Client, value: bytes) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
                 assert await writer.produce(value) == 0  # A new log, not what is left of the old one.
                 return
             except ConnectionError:
-                await asyncio.sleep(0.05)
+                await world.sleep(0.05)
 
 
 def test_a_topic_made_again_while_the_old_one_is_synced_works() -> None:
@@ -47,4 +47,4 @@ def test_a_topic_made_again_while_the_old_one_is_synced_works() -> None:
         with World(seed, work_delay=SLOW_SYNCS) as world:
             client, node = world.add_host("client"), world.add_host("node")
             world.run(serve(node))
-            world.run(client.run(make_topics_anew()))
+            world.run(client.run(make_topics_anew(world)))
