@@ -3,7 +3,6 @@
 from contextlib import suppress
 from pathlib import Path
 
-
 _DAEMONS = ("quorate.pipeline.worker_daemon", "pyspark.daemon")
 
 
