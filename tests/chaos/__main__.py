@@ -1,6 +1,7 @@
 """Chaos for a while: ``python -m tests.chaos [--seconds 300] [--seed 1] [--durability fsync|os]``."""
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -23,21 +24,31 @@ def main() -> int:
     reports: list[Report] = []
     while left_s > 0:
         durability = options.durability or ("fsync", "os")[seed % 2]
-        with tempfile.TemporaryDirectory(prefix="quorate-chaos-") as folder:
-            chaos = Round(
-                seed=seed,
-                seconds=min(left_s, _ROUND_S),
-                durability=durability,
-                node_ids=(NODE_IDS, FIVE_NODE_IDS)[seed // 2 % 2],
-                has_links=seed % 4 != 0,
-            )
-            report = run_chaos(Path(folder), chaos)
+        chaos = Round(
+            seed=seed,
+            seconds=min(left_s, _ROUND_S),
+            durability=durability,
+            node_ids=(NODE_IDS, FIVE_NODE_IDS)[seed // 2 % 2],
+            has_links=seed % 4 != 0,
+        )
+        report = _run(chaos)
         print(f"{chaos}: {report}", flush=True)
         reports.append(report)
         left_s -= _ROUND_S
         seed += 1
     _print_sum(reports)
     return 0
+
+
+def _run(chaos: Round) -> Report:
+    folder = tempfile.mkdtemp(prefix="quorate-chaos-")
+    try:
+        report = run_chaos(Path(folder), chaos)
+    except BaseException:
+        print(f"{chaos}: what the nodes wrote is kept in {folder}", file=sys.stderr)
+        raise
+    shutil.rmtree(folder)
+    return report
 
 
 def _print_sum(reports: list[Report]) -> None:

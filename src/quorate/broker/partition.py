@@ -15,6 +15,7 @@ from quorate.broker.config import Durability
 from quorate.broker.first_writes import FirstWrites
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition_settings import PartitionSettings
+from quorate.broker.put_off import PutOff
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
@@ -108,6 +109,7 @@ class Partition:
         self.asking_followers: dict[NodeId, FollowerWatch] = {}
         #: Transactions whose first records here are not written before their coordinator has confirmed them.
         self.first_writes = FirstWrites()
+        self._put_off = PutOff()
         self._watchers: dict[Watcher, None] = {}
         self._after_retirement: Callable[[], None] | None = None
         #: Set when the replica cannot be served any more: deleted, moved away, or its disk failed.
@@ -158,6 +160,7 @@ class Partition:
         self.following = None
         self.asking_followers.clear()
         self.first_writes.end_reign()
+        self._put_off.clear()
         self._settle(self._acks.close(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def require_leading(self) -> LeaderReplica:
@@ -175,10 +178,16 @@ class Partition:
     # As leader.
 
     def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
-        leading = self._require_writable(acks_all=acks_all)
-        info = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
-        )
+        self._put_off.require_turn(batches, now_ms)
+        try:
+            leading = self._require_writable(acks_all=acks_all)
+            info = self.log.append_as_leader(
+                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
+            )
+        except KafkaError as error:
+            self._put_off.refused(batches, error, now_ms)
+            raise
+        self._put_off.written(batches)
         self._appended(leading)
         return info
 
