@@ -1,4 +1,4 @@
-"""The simulated transactions find bugs: each of those put in is found, and by a checker that is for it (ADR 9)."""
+"""The simulated transactions find bugs: each of those put in is found, and by a checker that is for it (ADR 8)."""
 
 from typing import NamedTuple
 
