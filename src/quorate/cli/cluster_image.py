@@ -14,11 +14,18 @@ if TYPE_CHECKING:
     from quorate.client.reassignments import OngoingReassignment
     from quorate.client.topic_partition import TopicPartition
 
+#: A cluster in which something begins or ends to move all the time is described as it is.
+_LOOKS = 5
+
 
 def describe_image(client: "KafkaClient") -> MetadataImage:
     """What the cluster looks like now. Configs and epochs of brokers are not part of it."""
     ongoing = client.reassignments.ongoing()
-    topics = client.cluster.metadata().topics
+    for _ in range(_LOOKS):
+        topics = client.cluster.metadata().topics
+        before, ongoing = ongoing, client.reassignments.ongoing()
+        if before == ongoing:
+            break  # What the topics tell of replicas is of the same moment.
     return image_of(client.brokers.registered(), topics, ongoing)
 
 

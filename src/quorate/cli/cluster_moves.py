@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quorate.cli.cluster_options import node_list
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 
 if TYPE_CHECKING:
     from quorate.client.kafka_client import KafkaClient
@@ -27,7 +28,12 @@ def carry_out(client: "KafkaClient", plan: "Sequence[PartitionReassignment]") ->
     from quorate.client.topic_partition import TopicPartition
 
     names = [TopicPartition(move.topic, move.partition) for move in plan]
-    client.reassignments.alter({name: move.replicas for name, move in zip(names, plan, strict=True)})
+    try:
+        client.reassignments.alter({name: move.replicas for name, move in zip(names, plan, strict=True)})
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        raise QuorateError("replicas moved while the plan was made: run the command again") from error
     wait_for_moves(client, names)
 
 

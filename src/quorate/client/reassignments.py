@@ -39,7 +39,11 @@ class Reassignments:
         return self._cluster.retry("ListPartitionReassignments", self._ongoing)
 
     def alter(self, targets: Mapping[TopicPartition, Sequence[NodeId] | None]) -> None:
-        """Give partitions other replicas; None cancels what is under way. Returns once it is decided, not done."""
+        """Give partitions other replicas, as many as before; None cancels what is under way.
+
+        Returns once it is decided, not done. Raises INVALID_REPLICATION_FACTOR where there would be more or fewer: the
+        plan was then made while the partition moved.
+        """
         by_topic: dict[TopicName, list[ReassignablePartition]] = {}
         for name, replicas in targets.items():
             by_topic.setdefault(name.topic, []).append(
@@ -47,6 +51,7 @@ class Reassignments:
             )
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self._cluster.config.request_timeout_ms,
+            allow_replication_factor_change=False,
             topics=[ReassignableTopic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
         )
 
