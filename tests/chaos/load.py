@@ -22,6 +22,8 @@ class SharedHistory:
     def __init__(self) -> None:
         self.history = History(once=(b"once", b"1."))  # The Java client's begin with a number.
         self.broken: Exception | None = None
+        #: Acknowledged, without a word of the offset.
+        self.placeless: set[bytes] = set()
         #: Between two acknowledgements, over all writers.
         self.longest_silence_s = 0.0
         self._acknowledged_at = time.monotonic()
@@ -113,9 +115,12 @@ class Writer(Worker):
             return
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
-        assert offset is not None
         assert isinstance(value, bytes)
-        self.shared.acknowledged(partition, offset, value)
+        if offset is None:
+            # It knows that the record is there by the acknowledgement of a later one.
+            self.shared.placeless.add(value)
+        else:
+            self.shared.acknowledged(partition, offset, value)
 
 
 class Tail(Worker):

@@ -114,9 +114,13 @@ def _all_in_sync(admin: AdminClient) -> bool:
 def _check(shared: SharedHistory, cluster: ProcessCluster) -> None:
     if shared.broken is not None:
         raise shared.broken
-    for partition, log in read_everything(cluster.bootstrap).items():
+    found = read_everything(cluster.bootstrap)
+    for partition, log in found.items():
         shared.history.check_log(partition, log, "the topic")
         _check_order(partition, list(log.values()))
+    missing = shared.placeless.difference(*(log.values() for log in found.values()))
+    if missing:
+        raise HistoryBroken(f"{sorted(missing)[:5]} were acknowledged and are nowhere")
 
 
 def _check_order(partition: int, values: list[bytes]) -> None:
