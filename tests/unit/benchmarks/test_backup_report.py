@@ -1,7 +1,8 @@
 """The page of the backup's benchmark: it must not let a stand-in pass for what was to be measured."""
 
-from benchmarks.backup.cases import QUICK
+from benchmarks.backup.cases import CASES, QUICK
 from benchmarks.backup.report import make_report, render
+from benchmarks.contenders.names import ContenderName
 from benchmarks.report import Environment
 
 ENVIRONMENT = Environment(
@@ -29,3 +30,11 @@ def test_page_names_the_connector_and_warns_of_a_stand_in() -> None:
     assert "Spark connector: 4.2.0 on Spark 4.3.0" in page(is_stand_in=True)
     assert "not proven" in page(is_stand_in=True)
     assert "not proven" not in page(is_stand_in=False)
+
+
+def test_whoever_takes_part_does_something_of_its_own() -> None:
+    lz4, uncompressed = CASES
+    assert not lz4.includes(ContenderName.QUORATE_ZSTD)
+    assert uncompressed.includes(ContenderName.QUORATE_ZSTD)
+    assert not any(case.includes(ContenderName.QUORATE_COMMAND) for case in CASES)
+    assert all(case.includes(ContenderName.QUORATE) for case in CASES)
