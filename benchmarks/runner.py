@@ -1,8 +1,4 @@
-"""Takes the systems through the cases in turns.
-
-Who goes first changes from repeat to repeat, so that a machine that slows down, or a cache that fills up, favours
-neither. Everything that is started here is stopped here, by its pid.
-"""
+"""Takes the systems through the cases in turns. Everything that is started here is stopped here, by its pid."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,6 +9,7 @@ from benchmarks import cases, measurements
 from benchmarks.cases import Selection, Transfer, Unit
 from benchmarks.samples import Sample
 from benchmarks.systems import Durability, System
+from benchmarks.turns import in_turn
 
 Case = Callable[[System, Durability], Iterator[Sample]]
 
@@ -39,7 +36,7 @@ class Runner:
         if not self._selection.wants(cases.START):
             return
         for repeat in range(self._settings.start_repeats):
-            for system in _in_turn(systems, repeat):
+            for system in in_turn(systems, repeat):
                 try:
                     seconds = measurements.start(system)
                 finally:
@@ -66,7 +63,7 @@ class Runner:
                 yield sample
             for case in self._wanted_cases():
                 for repeat in range(self._settings.repeats):
-                    for system in _in_turn(systems, repeat):
+                    for system in in_turn(systems, repeat):
                         yield from self._wanted_samples(case(system, durability))
             for system in systems:
                 yield from self._wanted_samples(measurements.memory(system, durability))
@@ -108,7 +105,3 @@ class Runner:
 
     def _tell(self, sample: Sample) -> None:
         self._say(f"{sample.durability} {sample.measure} {sample.system}: {sample.value:,.2f} {sample.unit}")
-
-
-def _in_turn(systems: Sequence[System], repeat: int) -> Sequence[System]:
-    return systems if repeat % 2 == 0 else systems[::-1]

@@ -19,13 +19,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     def includes(self, contender: ContenderName) -> bool:
         """Batches that their producer compressed are never compressed again: zstd would change nothing."""
-        match contender:
-            case ContenderName.QUORATE_COMMAND:
-                return False  # Only the restore's part runs it.
-            case ContenderName.QUORATE_ZSTD:
-                return self.producer_compression == "none"
-            case _:
-                return True
+        return contender is not ContenderName.QUORATE_ZSTD or self.producer_compression == "none"
 
 
 CASES = (

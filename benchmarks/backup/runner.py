@@ -22,6 +22,8 @@ from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.jobs import Job
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.source import Source, start_source
+from benchmarks.contenders.turns import turns_of
+from benchmarks.turns import in_turn
 
 # A JVM that has read less than this is still compiling itself: its first runs took three times as long as later ones.
 _WARM_UP_SHARE = 5
@@ -93,17 +95,12 @@ class BackupRunner:
 
     def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
         work.provide(case)
-        turns = [
-            (name, contender)
-            for name in ContenderName
-            for contender in contenders
-            if case.includes(name) and (contender.name is name or (name.is_ours and contender.name.is_ours))
-        ]
+        turns = turns_of(contenders, case.includes)
         for name, contender in turns:
             with work.job(case, name, small=True) as (job, _):
                 contender.run(job)
         for repeat in range(self._settings.repeats):
-            for name, contender in turns if repeat % 2 == 0 else turns[::-1]:
+            for name, contender in in_turn(turns, repeat):
                 with work.job(case, name) as (job, log_bytes):
                     run = contender.measure(case.name, name, repeat, job, log_bytes)
                 self._take(run)

@@ -17,6 +17,7 @@ from benchmarks.connection import Connection
 from benchmarks.measurements import prepared_batches
 from benchmarks.samples import MIB, Sample
 from benchmarks.systems import Durability
+from benchmarks.turns import in_turn
 
 _READY_TIMEOUT_S = 90.0
 _REMOVAL_TIMEOUT_S = 5.0
@@ -36,13 +37,13 @@ class ThroughputRunner:
         for case in self._settings.produce_cases:
             rates: dict[str, list[float]] = {system.name: [] for system in systems}
             for repeat in range(self._settings.repeats):
-                for system in _in_turn(systems, repeat):
+                for system in in_turn(systems, repeat):
                     sample = self._throughput(system, durability, case)
                     rates[system.name].append(sample.requests / sample.seconds)
                     yield self._tell(sample)
             half_load = min(median(each) for each in rates.values()) / 2
             for repeat in range(self._settings.latency_repeats):
-                for system in _in_turn(systems, repeat):
+                for system in in_turn(systems, repeat):
                     yield from map(self._tell, self._latency(system, durability, case, half_load))
         for system in systems:
             yield self._tell(_memory(system, durability))
@@ -140,7 +141,3 @@ def _wait_for_removal(system: ClusterSystem, topic: str) -> None:
     folders = [node.data_dir for node in system.nodes.values()]
     while any(any(folder.rglob(f"{topic}-*")) for folder in folders) and time.perf_counter() < deadline:
         time.sleep(0.02)
-
-
-def _in_turn(systems: Sequence[ClusterSystem], repeat: int) -> Sequence[ClusterSystem]:
-    return systems if repeat % 2 == 0 else systems[::-1]

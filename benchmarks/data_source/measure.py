@@ -16,6 +16,7 @@ from benchmarks.data_source import cases
 from benchmarks.data_source.cases import Case, ReadSettings
 from benchmarks.data_source.report import make_report, render, save
 from benchmarks.report import Environment
+from benchmarks.turns import in_turn
 from tests.peers.jars import PeersUnavailableError
 
 # The JVM compiles what it runs often: both contenders get faster until about the fourth run.
@@ -81,7 +82,7 @@ class ReadRunner:
         for contender in contenders * _WARM_UP_RUNS:
             contender.run(job)
         for repeat in range(settings.repeats):
-            for contender in contenders if repeat % 2 == 0 else contenders[::-1]:
+            for contender in in_turn(contenders, repeat):
                 run = contender.measure(case.name, contender.name, repeat, job, log_bytes)
                 self._take(run)
 

@@ -15,11 +15,13 @@ from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.turns import turns_of
 from benchmarks.restore.cases import CASES, Case, RestoreSettings, TargetKind
 from benchmarks.restore.materials import Materials
 from benchmarks.restore.prepared_requests import prepare
 from benchmarks.restore.restore_job import RestoreJob
 from benchmarks.restore.targets import Target, start_target
+from benchmarks.turns import in_turn
 
 
 class RestoreRunner:
@@ -68,18 +70,13 @@ class RestoreRunner:
         yield contender(ContenderName.LIMIT, "prepared_requests")
 
     def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
-        turns = [
-            (name, contender)
-            for name in ContenderName
-            for contender in contenders
-            if case.includes(name) and (contender.name is name or (name.is_judged and contender.name.is_judged))
-        ]
+        turns = turns_of(contenders, case.includes)
         for name, contender in turns:
             if name is not ContenderName.QUORATE_COMMAND:
                 with work.job(name, small=True) as (job, _):
                     contender.run(job)
         for repeat in range(self._settings.repeats):
-            for name, contender in turns if repeat % 2 == 0 else turns[::-1]:
+            for name, contender in in_turn(turns, repeat):
                 with work.job(name) as (job, log_bytes):
                     self._take(contender.measure(case.name, name, repeat, job, log_bytes))
 

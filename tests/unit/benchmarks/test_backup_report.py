@@ -1,9 +1,13 @@
 """The page of the backup's benchmark: it must not let a stand-in pass for what was to be measured."""
 
+from types import SimpleNamespace
+
 from benchmarks.backup.cases import CASES, QUICK
 from benchmarks.backup.report import make_report, render
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.turns import turns_of
 from benchmarks.report import Environment
+from benchmarks.turns import in_turn
 
 ENVIRONMENT = Environment(
     date="2026-01-01",
@@ -33,8 +37,15 @@ def test_page_names_the_connector_and_warns_of_a_stand_in() -> None:
 
 
 def test_whoever_takes_part_does_something_of_its_own() -> None:
-    lz4, uncompressed = CASES
-    assert not lz4.includes(ContenderName.QUORATE_ZSTD)
-    assert uncompressed.includes(ContenderName.QUORATE_ZSTD)
-    assert not any(case.includes(ContenderName.QUORATE_COMMAND) for case in CASES)
-    assert all(case.includes(ContenderName.QUORATE) for case in CASES)
+    quorate, limit = (SimpleNamespace(name=name) for name in (ContenderName.QUORATE, ContenderName.LIMIT))
+    lz4, uncompressed = (turns_of([quorate, limit], case.includes) for case in CASES)
+    assert lz4 == [(ContenderName.QUORATE, quorate), (ContenderName.LIMIT, limit)]
+    assert uncompressed == [
+        (ContenderName.QUORATE, quorate),
+        (ContenderName.QUORATE_ZSTD, quorate),
+        (ContenderName.LIMIT, limit),
+    ]
+
+
+def test_nobody_goes_first_every_time() -> None:
+    assert [list(in_turn("ab", repeat)) for repeat in range(3)] == [["a", "b"], ["b", "a"], ["a", "b"]]
