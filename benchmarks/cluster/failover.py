@@ -79,6 +79,7 @@ class FailoverRunner:
     def _round(self, system: ClusterSystem, asking: Asking, fault: Fault, probes: Sequence[Probe]) -> Round:
         partition, victim = self._aim(asking, fault)
         for probe in probes:
+            probe.forget()
             probe.switch_to(partition)
         _wait_until_steady(asking, probes)
         node = system.nodes[victim]

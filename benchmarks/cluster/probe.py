@@ -19,10 +19,8 @@ class Probe:
     def __init__(self, client: Client, bootstrap: str, topic: str, log: Path) -> None:
         self.client = client
         self._log = log
-        with log.open("wb") as sink:
-            self._process = subprocess.Popen(
-                _command(client, bootstrap, topic), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink
-            )
+        self._arguments = _command(client, bootstrap, topic)
+        self._process = self._start()
 
     def __enter__(self) -> Self:
         return self
@@ -30,8 +28,18 @@ class Probe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._stop()
+
+    def forget(self) -> None:
+        """Begin a round as if no node had failed before.
+
+        librdkafka counts how often it had to connect to a node, forgets it 10 s after the last time, and waits up to
+        10 s before it connects again, even to a node that is back (``reconnect.backoff.max.ms``): rounds that follow
+        each other sooner would measure those before them. The most that Java waits is 1 s.
+        """
+        if self.client is Client.LIBRDKAFKA:
+            self._stop()
+            self._process = self._start()
 
     def switch_to(self, partition: int) -> None:
         self._ask(f"partition {partition}")
@@ -44,6 +52,14 @@ class Probe:
         """When a record that was handed over after that moment was first acknowledged, or 0; and how many failed."""
         first_ns, failed = map(int, self._ask(f"first {handed_over_after_ns}").split())
         return first_ns, failed
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        with self._log.open("wb") as sink:
+            return subprocess.Popen(self._arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink)
+
+    def _stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def _ask(self, command: str) -> str:
         assert self._process.stdin is not None

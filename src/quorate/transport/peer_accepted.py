@@ -7,7 +7,14 @@ from typing import Protocol
 
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_errors import PeerError, PeerProtocolError
-from quorate.transport.peer_frames import FrameKind, encode_correlated, encode_frame, split_correlation_id
+from quorate.transport.peer_frames import (
+    FrameKind,
+    Payload,
+    encode_correlated,
+    encode_frame,
+    payload_parts,
+    split_correlation_id,
+)
 from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection, objection
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
@@ -35,7 +42,7 @@ class AcceptedConnection:
         self._handler = local.handler
         self._owner = owner
         #: Not a set, whose order differs from run to run.
-        self._requests: dict[asyncio.Future[bytes], None] = {}
+        self._requests: dict[asyncio.Future[Payload], None] = {}
         #: Who dialled; None until it has introduced itself.
         self.peer_id: NodeId | None = None
         self.remote_host = ""
@@ -110,11 +117,11 @@ class AcceptedConnection:
         else:
             self._answer(correlation_id, answer)
 
-    def _await_answer(self, correlation_id: int, answer: Awaitable[bytes]) -> None:
+    def _await_answer(self, correlation_id: int, answer: Awaitable[Payload]) -> None:
         request = asyncio.ensure_future(answer, loop=self._loop)
         self._requests[request] = None
 
-        def done(_: asyncio.Future[bytes]) -> None:
+        def done(_: asyncio.Future[Payload]) -> None:
             self._requests.pop(request, None)
             if request.cancelled():
                 self._fail(correlation_id, asyncio.CancelledError())
@@ -125,11 +132,13 @@ class AcceptedConnection:
 
         request.add_done_callback(done)
 
-    def _answer(self, correlation_id: int, answer: bytes) -> None:
-        if len(answer) > self._config.max_frame_bytes:
-            self._fail(correlation_id, ValueError(f"an answer of {len(answer)} bytes is too large"))
+    def _answer(self, correlation_id: int, answer: Payload) -> None:
+        parts = payload_parts(answer)
+        size_bytes = sum(map(len, parts))
+        if size_bytes > self._config.max_frame_bytes:
+            self._fail(correlation_id, ValueError(f"an answer of {size_bytes} bytes is too large"))
         elif not self.closed.done():
-            self._stream.send(encode_correlated(FrameKind.RESPONSE, correlation_id, (answer,)))
+            self._stream.send(encode_correlated(FrameKind.RESPONSE, correlation_id, parts))
 
     def _fail(self, correlation_id: int, error: BaseException) -> None:
         if self.closed.done():

@@ -1,9 +1,11 @@
 """A connection that this node dialled: its messages and requests go out, the answers come back."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from quorate.kernel.ids import NodeId
-from quorate.transport.peer_errors import OutcomeUnknown, PeerProtocolError, PeerTimeout, PeerUnreachable
+from quorate.transport.peer_errors import OutcomeUnknown, PeerError, PeerProtocolError, PeerTimeout, PeerUnreachable
 from quorate.transport.peer_frames import (
     FrameKind,
     Payload,
@@ -16,6 +18,8 @@ from quorate.transport.peer_hello import Hello, Rejection, decode_hello, decode_
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
 
+Answer = TypeVar("Answer")
+
 
 class DialledConnection:
     """One attempt to reach a peer, and the connection that comes of it. It does not outlive its stream."""
@@ -27,7 +31,8 @@ class DialledConnection:
         self._peer_id = peer_id
         self._stream: PeerStream | None = None
         self._pulse: asyncio.TimerHandle | None = None
-        self._requests: dict[int, asyncio.Future[bytes]] = {}
+        #: What waits for an answer, and what reads it.
+        self._requests: dict[int, tuple[asyncio.Future[Any], Callable[[memoryview], object]]] = {}
         self._last_correlation_id = 0
         self._is_up = False
         #: The peer's hello, or why there is none.
@@ -51,7 +56,7 @@ class DialledConnection:
         self._stream.send(encode_frame(FrameKind.MESSAGE, parts))
         return True
 
-    async def request(self, payload: Payload, timeout_ms: float) -> bytes:
+    async def request(self, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]) -> Answer:
         parts = payload_parts(payload)
         refusal = self._refusal(sum(map(len, parts)))
         if refusal is None and len(self._requests) >= self._config.max_requests_in_flight:
@@ -61,8 +66,8 @@ class DialledConnection:
         assert self._stream is not None
         self._last_correlation_id += 1
         correlation_id = self._last_correlation_id
-        answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._requests[correlation_id] = answer
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._requests[correlation_id] = answer, read
         self._stream.send(encode_correlated(FrameKind.REQUEST, correlation_id, parts))
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, correlation_id, timeout_ms)
         try:
@@ -90,7 +95,7 @@ class DialledConnection:
         if self._pulse is not None:
             self._pulse.cancel()
         requests, self._requests = self._requests, {}
-        for answer in requests.values():
+        for answer, _ in requests.values():
             if not answer.done():
                 answer.set_exception(OutcomeUnknown(f"the link to node {self._peer_id} ended: {reason}"))
         if not self.introduced.done():
@@ -104,20 +109,31 @@ class DialledConnection:
             return
         match kind:
             case FrameKind.RESPONSE:
-                correlation_id, payload = split_correlation_id(body)
-                answer = self._requests.get(correlation_id)
-                if answer is not None and not answer.done():  # Else it comes too late.
-                    answer.set_result(bytes(payload))
+                self._answered(*split_correlation_id(body))
             case FrameKind.FAILURE:
                 correlation_id, payload = split_correlation_id(body)
-                answer = self._requests.get(correlation_id)
-                if answer is not None and not answer.done():
-                    why = str(payload, "utf-8", "replace")
-                    answer.set_exception(OutcomeUnknown(f"node {self._peer_id} failed: {why}"))
+                why = str(payload, "utf-8", "replace")
+                self._failed(correlation_id, OutcomeUnknown(f"node {self._peer_id} failed: {why}"))
             case FrameKind.PONG:
                 pass
             case _:
                 raise PeerProtocolError(f"unexpected {kind.name} from the dialled end")
+
+    def _answered(self, correlation_id: int, payload: memoryview) -> None:
+        answer, read = self._requests.get(correlation_id, (None, bytes))
+        if answer is None or answer.done():
+            return  # It comes too late.
+        try:
+            found = read(payload)
+        except Exception as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)
+
+    def _failed(self, correlation_id: int, error: PeerError) -> None:
+        answer, _ = self._requests.get(correlation_id, (None, bytes))
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
 
     def _introduction_received(self, kind: FrameKind, body: memoryview) -> None:
         assert self._stream is not None
@@ -157,6 +173,4 @@ class DialledConnection:
         return None if self._stream.outbox.has_room else "does not take what it is sent: the queue is full"
 
     def _time_out(self, correlation_id: int, timeout_ms: float) -> None:
-        answer = self._requests.get(correlation_id)
-        if answer is not None and not answer.done():
-            answer.set_exception(PeerTimeout(f"node {self._peer_id} did not answer within {timeout_ms:g} ms"))
+        self._failed(correlation_id, PeerTimeout(f"node {self._peer_id} did not answer within {timeout_ms:g} ms"))

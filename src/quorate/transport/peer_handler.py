@@ -5,6 +5,7 @@ from typing import Protocol
 
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address
+from quorate.transport.peer_frames import Payload
 
 
 class PeerHandler(Protocol):
@@ -14,7 +15,7 @@ class PeerHandler(Protocol):
         """Take a message. The view is only valid until this call returns."""
         ...
 
-    def request_received(self, sender: NodeId, payload: bytes) -> bytes | Awaitable[bytes]:
+    def request_received(self, sender: NodeId, payload: bytes) -> Payload | Awaitable[Payload]:
         """Answer now or later. An awaitable is cancelled when the connection ends: nobody waits for it any more."""
         ...
 

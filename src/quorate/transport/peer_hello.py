@@ -13,7 +13,7 @@ from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address, PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 #: Nothing larger is read from an end that has not introduced itself.
 MAX_HELLO_BYTES = 4096
 

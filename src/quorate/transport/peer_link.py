@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
+from typing import TypeVar
 
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address
@@ -12,6 +14,8 @@ from quorate.transport.peer_frames import Payload
 from quorate.transport.peer_hello import Hello, Rejection
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_reconnect import ReconnectSchedule
+
+Answer = TypeVar("Answer")
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +45,10 @@ class PeerLink:
     def send(self, payload: Payload) -> bool:
         return self._connection is not None and self._connection.send(payload)
 
-    async def request(self, payload: Payload, timeout_ms: float) -> bytes:
+    async def request(self, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]) -> Answer:
         if self._connection is None:
             raise PeerUnreachable(f"node {self._peer_id} is not connected")
-        return await self._connection.request(payload, timeout_ms)
+        return await self._connection.request(payload, timeout_ms, read)
 
     def peer_is_up(self) -> None:
         """The peer was heard of: do not wait any longer before dialling it."""

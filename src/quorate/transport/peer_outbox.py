@@ -2,13 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quorate.kernel.disk import Buffer
 from quorate.transport.peer_config import PeerConfig
 
 #: A turn's frames leave in one write up to here; beyond it the transport's water marks are asked in between.
 _WRITE_BYTES = 256 * 1024
+#: From here on a buffer is written by itself: copying it costs more than a write.
+_LARGE_BYTES = 32 * 1024
 
 
 class PeerOutbox:
@@ -40,7 +42,8 @@ class PeerOutbox:
     def flush(self) -> None:
         while self._frames and not self.is_paused and not self._transport.is_closing():
             # Not writelines: before Python 3.12.9 and 3.13.2 it lets the transport's buffer grow without a limit.
-            self._transport.write(b"".join(self._take()))
+            for piece in _pieces(self._take()):
+                self._transport.write(piece)
 
     def pause(self) -> None:
         self.is_paused = True
@@ -67,3 +70,16 @@ class PeerOutbox:
         self._queued_bytes -= taken
         self.written_bytes += taken
         return buffers
+
+
+def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """The same bytes: small buffers joined, large ones as they are."""
+    small: list[Buffer] = []
+    for buffer in buffers:
+        if len(buffer) < _LARGE_BYTES:
+            small.append(buffer)
+            continue
+        yield b"".join(small)
+        small.clear()
+        yield buffer
+    yield b"".join(small)

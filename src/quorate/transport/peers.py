@@ -6,8 +6,9 @@ taken them, but are neither reordered nor repeated.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import TypeVar
 
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
@@ -21,6 +22,8 @@ from quorate.transport.peer_hello import Hello
 from quorate.transport.peer_link import PeerLink
 from quorate.transport.peer_listener import PeerListener
 from quorate.transport.peer_local import LocalPeer
+
+Answer = TypeVar("Answer")
 
 _WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
@@ -83,10 +86,16 @@ class Peers:
 
     async def request(self, node_id: NodeId, payload: Payload, timeout_ms: float) -> bytes:
         """The peer's answer; ``PeerUnreachable`` if it was not sent, ``OutcomeUnknown`` if it may have been."""
+        return await self.request_and_read(node_id, payload, timeout_ms, bytes)
+
+    async def request_and_read(
+        self, node_id: NodeId, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
+        """The same, for what ``read`` makes of the answer as it comes: the view holds no longer than that."""
         link = self._links.get(node_id)
         if link is None:
             raise PeerUnreachable(f"node {node_id} is not a known peer")
-        return await link.request(payload, timeout_ms)
+        return await link.request(payload, timeout_ms, read)
 
     def is_connected(self, node_id: NodeId) -> bool:
         link = self._links.get(node_id)

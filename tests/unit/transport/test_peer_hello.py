@@ -40,7 +40,7 @@ def test_rejection_comes_back_as_it_was() -> None:
 
 
 def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
-    answer = decode_hello(memoryview(b"\x00\x02 in a format of the future"))
+    answer = decode_hello(memoryview(b"\x00\x03 in a format of the future"))
 
     assert isinstance(answer, Rejection)
     assert answer.reason == RejectReason.UNKNOWN_VERSION
@@ -49,7 +49,7 @@ def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
 @given(st.binary(max_size=60))
 def test_garbage_is_never_a_hello(garbage: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        decode_hello(memoryview(b"\x00\x01" + garbage))
+        decode_hello(memoryview(b"\x00\x02" + garbage))
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00"])

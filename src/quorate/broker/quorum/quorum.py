@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ from quorate.raft.ready import QuorumState
 from quorate.transport.peer_config import PeerConfig, PeerIdentity
 from quorate.transport.peer_errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peer_errors import PeerUnreachable
+from quorate.transport.peer_frames import Payload
 from quorate.transport.peers import Peers
 
 logger = logging.getLogger(__name__)
@@ -45,11 +46,13 @@ _JOIN_RETRY_S = 0.2
 _REPLICA_FETCH = b"\x01"
 _KAFKA_REQUEST = b"\x02"
 
+Answer = TypeVar("Answer")
+
 
 class ReplicaServer(Protocol):
     """Serves the other replicas of what this node leads."""
 
-    async def fetch(self, follower: NodeId, payload: bytes) -> bytes: ...
+    async def fetch(self, follower: NodeId, payload: bytes) -> Payload: ...
 
     def peer_connected(self, node_id: NodeId) -> None: ...
 
@@ -185,19 +188,23 @@ class Quorum:
     def serve_replication(self, replication: ReplicaServer) -> None:
         self._replication = replication
 
-    async def call_replica(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
-        return await self._call(node_id, _REPLICA_FETCH + payload, timeout_ms)
+    async def call_replica(
+        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], None]
+    ) -> None:
+        await self._call(node_id, _REPLICA_FETCH + payload, timeout_ms, read)
 
     def serve_requests(self, requests: RequestServer) -> None:
         self._requests = requests
 
     async def call_peer(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
-        return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms)
+        return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms, bytes)
 
-    async def _call(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+    async def _call(
+        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
         if self.peers is None:
             raise PeerUnreachable("this node has no peers")
-        return await self.peers.request(node_id, payload, timeout_ms)
+        return await self.peers.request_and_read(node_id, payload, timeout_ms, read)
 
     # What peers say.
 
@@ -210,7 +217,7 @@ class Quorum:
         self._note_predecessor(sender)
         self.driver.message_received(message)
 
-    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[bytes]:
+    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[Payload]:
         if payload[:1] == _REPLICA_FETCH:
             return self._serve_replica(sender, payload[1:])
         if payload[:1] == _KAFKA_REQUEST:
@@ -237,7 +244,7 @@ class Quorum:
             self.driver.peer_gone(node_id)
             self._leadership.broker_gone(node_id)
 
-    async def _serve_replica(self, sender: NodeId, payload: bytes) -> bytes:
+    async def _serve_replica(self, sender: NodeId, payload: bytes) -> Payload:
         if self._replication is None:
             raise PeerUnreachable("this node is not ready to replicate")
         return await self._replication.fetch(sender, payload)

@@ -6,6 +6,7 @@ follower ends the wait of the older one.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from quorate.broker.partition import Partition
@@ -17,8 +18,9 @@ from quorate.broker.replication.messages import (
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_fetch,
-    encode,
+    encode_answer,
 )
+from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from quorate.replication.leader_events import FollowerFetched
@@ -29,7 +31,7 @@ _MAX_WAIT_S = 2.0
 #: A watermark alone is no hurry: mostly records follow that take it along.
 _WATERMARK_DELAY_S = 0.01
 _PARTITION_MAX_BYTES = 1 << 20
-_ANSWER_MAX_BYTES = 8 << 20
+_ANSWER_MAX_BYTES = 2 << 20
 _NOTHING = memoryview(b"")
 
 
@@ -48,7 +50,7 @@ class FollowerSessions:
         self._throttle = throttle
         self._sessions: dict[NodeId, _FollowerSession] = {}
 
-    async def fetch(self, follower: NodeId, payload: bytes) -> bytes:
+    async def fetch(self, follower: NodeId, payload: bytes) -> Sequence[Buffer]:
         """Serve a follower's request."""
         request = decode_fetch(payload)
         session = self._sessions.get(follower)
@@ -107,7 +109,7 @@ class _FollowerSession:
         self._watermark_timer: asyncio.TimerHandle | None = None
         self._ended = False
 
-    async def fetch(self, request: ReplicaFetch) -> bytes:
+    async def fetch(self, request: ReplicaFetch) -> Sequence[Buffer]:
         self._broker_epoch = BrokerEpoch(request.broker_epoch)
         self._wake()
         for ask in request.asks:
@@ -116,7 +118,7 @@ class _FollowerSession:
             await self._wait()
         given, self._ready = self._ready, []
         self._collect(given)
-        return encode(ReplicaFetchAnswer(not self._ended, given))
+        return encode_answer(ReplicaFetchAnswer(not self._ended, given))
 
     def end(self) -> None:
         self._ended = True

@@ -1,9 +1,13 @@
 """What a follower asks its leaders, and what they answer. Pure.
 
+An answer is a head and the records behind it, as they are: megabytes that nobody copies into a message, or out of one.
+
 Requests of one session add up: each names only the partitions that are asked for anew, and an answer holds those that
 there is news of, whichever request named them. A partition that was answered has to be asked for again.
 """
 
+from collections.abc import Sequence
+from struct import Struct
 from uuid import UUID
 
 import msgspec
@@ -54,18 +58,60 @@ class ReplicaFetchAnswer(msgspec.Struct, frozen=True, array_like=True):
     given: list[Given]
 
 
+class _GivenHead(msgspec.Struct, frozen=True, array_like=True):
+    ask: Ask
+    error_code: int
+    diverging: tuple[int, int] | None
+    log_start_offset: int
+    high_watermark: int
+    records_size_bytes: int
+
+
+class _AnswerHead(msgspec.Struct, frozen=True, array_like=True):
+    is_known: bool
+    given: list[_GivenHead]
+
+
+_HEAD_SIZE = Struct(">I")
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder: msgspec.msgpack.Decoder[ReplicaFetch] = msgspec.msgpack.Decoder(ReplicaFetch)
-_answer_decoder: msgspec.msgpack.Decoder[ReplicaFetchAnswer] = msgspec.msgpack.Decoder(ReplicaFetchAnswer)
+_head_decoder: msgspec.msgpack.Decoder[_AnswerHead] = msgspec.msgpack.Decoder(_AnswerHead)
 
 
-def encode(message: ReplicaFetch | ReplicaFetchAnswer) -> bytes:
-    return _encoder.encode(message)
+def encode_fetch(request: ReplicaFetch) -> bytes:
+    return _encoder.encode(request)
 
 
 def decode_fetch(payload: Buffer) -> ReplicaFetch:
     return _request_decoder.decode(payload)
 
 
+def encode_answer(answer: ReplicaFetchAnswer) -> Sequence[Buffer]:
+    given = [
+        _GivenHead(
+            each.ask,
+            each.error_code,
+            each.diverging,
+            each.log_start_offset,
+            each.high_watermark,
+            len(each.records),
+        )
+        for each in answer.given
+    ]
+    head = _encoder.encode(_AnswerHead(answer.is_known, given))
+    return [_HEAD_SIZE.pack(len(head)), head, *(each.records for each in answer.given if each.records)]
+
+
 def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
-    return _answer_decoder.decode(payload)
+    """The records are views of the payload."""
+    view = memoryview(payload)
+    position = _HEAD_SIZE.size + int(_HEAD_SIZE.unpack_from(view)[0])
+    head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
+    given = []
+    for each in head.given:
+        records = view[position : position + each.records_size_bytes]
+        position += each.records_size_bytes
+        given.append(
+            Given(each.ask, each.error_code, each.diverging, each.log_start_offset, each.high_watermark, records)
+        )
+    return ReplicaFetchAnswer(head.is_known, given)

@@ -20,7 +20,7 @@ from quorate.broker.replication.messages import (
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_answer,
-    encode,
+    encode_fetch,
 )
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_MS = 10_000
 _MAX_REQUESTS_UNDER_WAY = 2
 
-#: Sends a request to a node and gives its answer; ``PeerError`` where there is none.
-Call = Callable[[NodeId, bytes, float], Awaitable[bytes]]
+#: Sends a request to a node and has its answer read as it comes; ``PeerError`` where there is none.
+Call = Callable[[NodeId, bytes, float, Callable[[memoryview], None]], Awaitable[None]]
 
 
 class ReplicaFetcher:
@@ -117,7 +117,7 @@ class ReplicaFetcher:
         asks = self._asks(session, now_ms)
         if asks or (session.asked and not session.requests):
             request = ReplicaFetch(session.number, self._broker_epoch, asks)
-            task = self._loop.create_task(self._request(session, session.number, encode(request)))
+            task = self._loop.create_task(self._request(session, session.number, encode_fetch(request)))
             session.requests.add(task)
             task.add_done_callback(session.requests.discard)
         self._wake_after_backoff(session, now_ms)
@@ -158,13 +158,14 @@ class ReplicaFetcher:
         return wait_s > 0
 
     async def _request(self, session: "_LeaderSession", number: int, payload: bytes) -> None:
+        def take(answer: memoryview) -> None:
+            self._take_all(session, number, decode_answer(answer))
+
         try:
-            answer = decode_answer(await self._call(session.node_id, payload, _REQUEST_TIMEOUT_MS))
+            await self._call(session.node_id, payload, _REQUEST_TIMEOUT_MS, take)
         except PeerError as error:
             logger.debug("replica fetch failed leader=%s error=%s", session.node_id, error)
             self._start_over(session, number)
-        else:
-            self._take_all(session, number, answer)
         # This request is still among those under way, until the task is done.
         self._loop.call_soon(self._pump_soon, session.node_id)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
@@ -10,6 +10,7 @@ from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
 from quorate.broker.replication.follower_sessions import FindPartition, FollowerSessions
 from quorate.broker.replication.isr_proposals import IsrProposals
 from quorate.broker.replication.replica_fetcher import Call, ReplicaFetcher
+from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.replication.leader import ReplicationConfig
@@ -108,7 +109,7 @@ class Replication:
 
     # From peers.
 
-    async def fetch(self, follower: NodeId, payload: bytes) -> bytes:
+    async def fetch(self, follower: NodeId, payload: bytes) -> Sequence[Buffer]:
         return await self._followers.fetch(follower, payload)
 
     def peer_connected(self, node_id: NodeId) -> None:

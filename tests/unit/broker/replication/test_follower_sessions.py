@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 from quorate.broker.replication.follower_sessions import FollowerSessions
-from quorate.broker.replication.messages import Ask, ReplicaFetch, ReplicaFetchAnswer, decode_answer, encode
+from quorate.broker.replication.messages import Ask, ReplicaFetch, ReplicaFetchAnswer, decode_answer, encode_fetch
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, TopicId
 from tests.simulation.world.host import SimulatedHost
@@ -40,7 +40,7 @@ class Asking:
         return self._loop.create_task(self._send(follower, ReplicaFetch(session, epoch, list(asks))))
 
     async def _send(self, follower: NodeId, request: ReplicaFetch) -> ReplicaFetchAnswer:
-        return decode_answer(await self.sessions.fetch(follower, encode(request)))
+        return decode_answer(b"".join(await self.sessions.fetch(follower, encode_fetch(request))))
 
 
 def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> Ask:

@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from quorate.broker.partition import Partition
-from quorate.broker.replication.messages import Ask, Given, ReplicaFetch, ReplicaFetchAnswer, decode_fetch, encode
+from quorate.broker.replication.messages import (
+    Ask,
+    Given,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    decode_fetch,
+    encode_answer,
+)
 from quorate.broker.replication.replica_fetcher import ReplicaFetcher
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId
@@ -29,12 +36,14 @@ class Leaders:
         self.fetcher = ReplicaFetcher(NodeId(9), BrokerEpoch(12), host.loop, self._call, first_session=0)
         self.replicas.port.synced = self.fetcher.synced
 
-    async def _call(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+    async def _call(
+        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], None]
+    ) -> None:
         assert timeout_ms > 0
         future: asyncio.Future[bytes] = self._loop.create_future()
         self.requests.append((node_id, decode_fetch(payload)))
         self._futures.append(future)
-        return await future
+        read(memoryview(await future))
 
     def open(self, index: int = 0, *, epoch: int = 1, leader: NodeId = LEADER) -> Partition:
         partition = self.replicas.open(index)
@@ -47,7 +56,7 @@ class Leaders:
         return [(ask.partition, ask.leader_epoch, ask.fetch_offset) for ask in self.requests[number][1].asks]
 
     async def answer(self, number: int, *given: Given, is_known: bool = True) -> None:
-        self._futures[number].set_result(encode(ReplicaFetchAnswer(is_known, list(given))))
+        self._futures[number].set_result(b"".join(encode_answer(ReplicaFetchAnswer(is_known, list(given)))))
         await turns(6)
 
     async def fail(self, number: int, error: Exception) -> None:

@@ -1,11 +1,12 @@
 """Replication on a node, composed: what happens by itself as brokers, leaders and time change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from quorate.broker.partition import Partition
-from quorate.broker.replication.messages import Ask, ReplicaFetch, decode_answer, encode
+from quorate.broker.replication.messages import Ask, ReplicaFetch, decode_answer, encode_fetch
 from quorate.broker.replication.replication import Replication
+from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.replication.leader import ReplicationConfig
@@ -57,13 +58,15 @@ class LeaderNode:
         self.replication.leads(partition)
         return partition
 
-    def ask(self, ask: Ask) -> "asyncio.Task[bytes]":
-        payload = encode(ReplicaFetch(1, BROKER_EPOCHS[FOLLOWER], [ask]))
+    def ask(self, ask: Ask) -> "asyncio.Task[Sequence[Buffer]]":
+        payload = encode_fetch(ReplicaFetch(1, BROKER_EPOCHS[FOLLOWER], [ask]))
         return self._loop.create_task(self.replication.fetch(FOLLOWER, payload))
 
 
-async def _nobody_answers(node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
-    raise PeerUnreachable(f"{node_id} {len(payload)} {timeout_ms}")
+async def _nobody_answers(
+    node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], None]
+) -> None:
+    raise PeerUnreachable(f"{node_id} {len(payload)} {timeout_ms} {read}")
 
 
 def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> Ask:
@@ -143,7 +146,7 @@ def test_a_leader_that_is_elected_again_starts_without_what_it_was_asked_before(
         waiting = node.ask(ask(0))
         await world.sleep(0.001)
         node.lead(LEADER, epoch=3)
-        answer = decode_answer(await waiting)
+        answer = decode_answer(b"".join(await waiting))
         assert [given.error_code for given in answer.given] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     with_leader(scenario)
