@@ -91,7 +91,7 @@ def test_refused_node_is_told_why() -> None:
         pytest.param((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), id="oversize"),
         pytest.param(b"\xff" * 64, id="garbage"),
         pytest.param(b"".join(encode_frame(FrameKind.MESSAGE, [b"no hello"])), id="no hello"),
-        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x01\xc1"])), id="malformed hello"),
+        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x02\xc1"])), id="malformed hello"),
     ],
 )
 def test_what_is_no_peer_is_cut_off_and_disturbs_nobody(opening: bytes) -> None:

@@ -79,7 +79,9 @@ def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
         if len(buffer) < _LARGE_BYTES:
             small.append(buffer)
             continue
-        yield b"".join(small)
-        small.clear()
+        if small:
+            yield b"".join(small)
+            small.clear()
         yield buffer
-    yield b"".join(small)
+    if small:
+        yield b"".join(small)
