@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -70,17 +71,23 @@ class ChildProcess:
             return self._popen.returncode
 
 
+_given_lately: deque[int] = deque(maxlen=1000)
+
+
 def free_port() -> int:
-    """A loopback port that nothing listens on."""
+    """A loopback port that nothing listens on, and that was not given to somebody who has yet to listen on it."""
     while True:
         port = random.choice(PORTS)
+        if port in _given_lately:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+        _given_lately.append(port)
+        return port
 
 
 def _dying_with_parent() -> list[str]:
