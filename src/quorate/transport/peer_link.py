@@ -98,6 +98,7 @@ class PeerLink:
     async def _hold(self, connection: DialledConnection, hello: Hello) -> float:
         """Use the connection until it ends; how long it lasted, in milliseconds."""
         began = self._loop.time()
+        self._schedule.link_came_up(hello.incarnation)
         self._connection = connection
         self._loss_unexplained = False
         self._local.refusals.forget(f"{self._peer_id}@{self.address}")

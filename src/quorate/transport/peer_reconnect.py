@@ -1,7 +1,7 @@
 """When to dial a peer again. Pure: lengths of time and randomness are handed in.
 
-A link that ends is dialled again at once: that is how a killed process is told from a reset. A link that ends again and
-again soon after it came up is not, so that it cannot keep the loop busy.
+A link that ends is dialled again at once: that is how a killed process is told from a reset. A link to one and the same
+process that ends again and again soon after it came up is not, so that it cannot keep the loop busy.
 """
 
 from random import Random
@@ -16,7 +16,13 @@ class ReconnectSchedule:
         self._config = config
         self._random = random
         self._failures = 0  # Attempts in a row that came to nothing.
-        self._short_links = 0  # Links in a row that did not last.
+        self._incarnation: int | None = None  # Of the process that the last link led to.
+        self._short_links = 0  # Links to it in a row that did not last.
+
+    def link_came_up(self, incarnation: int) -> None:
+        if incarnation != self._incarnation:
+            self._incarnation = incarnation
+            self._short_links = 0
 
     def link_ended(self, lasted_ms: float) -> float:
         """The delay in milliseconds before the next attempt."""

@@ -44,6 +44,18 @@ def test_links_that_end_at_once_do_not_spin() -> None:
     assert schedule.link_ended(LONG_MS) == 0
 
 
+def test_a_process_that_was_killed_again_soon_after_its_start_is_dialled_at_once() -> None:
+    schedule = new_schedule()
+    delays_ms = []
+    for incarnation in range(5):
+        schedule.link_came_up(incarnation)
+        delays_ms.append(schedule.link_ended(SHORT_MS))
+    assert delays_ms == [0] * 5
+
+    schedule.link_came_up(4)
+    assert schedule.link_ended(SHORT_MS) > 0
+
+
 def test_failures_before_a_link_do_not_delay_the_dial_after_it() -> None:
     schedule = new_schedule()
     for _ in range(10):
