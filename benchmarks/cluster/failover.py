@@ -65,7 +65,9 @@ class FailoverRunner:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-benchmark-probes-")))
             probes = [
-                stack.enter_context(Probe(client, bootstrap_servers(system), TOPIC, folder / f"{client}.log"))
+                stack.enter_context(
+                    Probe(client, bootstrap_servers(system), TOPIC, len(_ASSIGNMENTS), folder / f"{client}.log")
+                )
                 for client in self._clients
             ]
             for fault in Fault:

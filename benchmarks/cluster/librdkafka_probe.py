@@ -1,7 +1,8 @@
 """A stock producer in a process of its own: confluent-kafka with its defaults, so ``acks=all`` and a linger of 5 ms.
 
 It hands over a record every 2 ms for one partition, and keeps when each was handed over and when it was acknowledged,
-by the clock that all processes of a machine share. ``ProduceProbe.java`` is the same for the Java client, and the
+by the clock that all processes of a machine share. Every 50 ms it writes to the other partitions, too, so that it knows
+more nodes than one, as a producer of a topic does. ``ProduceProbe.java`` is the same for the Java client, and the
 answers are those that ``probe.py`` reads.
 """
 
@@ -14,13 +15,16 @@ from confluent_kafka import KafkaError, Message, Producer
 
 _INTERVAL_NS = 2_000_000
 _STEADY_NS = 300_000_000
+_SENDS_PER_ROUND = 25
 _VALUE = bytes(100)
 
 
 class Probe:
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self._topic = topic
+        self._partitions = partitions
+        self._sends = 0
         self._partition = -1
         # Of the current partition, in the order of acknowledgement: when, and when the record was handed over.
         self._acknowledged_ns: list[int] = []
@@ -78,12 +82,16 @@ class Probe:
 
         try:
             self._producer.produce(self._topic, _VALUE, partition=partition, on_delivery=on_delivery)
+            self._sends += 1
+            if self._sends % _SENDS_PER_ROUND == 0:
+                for other in set(range(self._partitions)) - {partition}:
+                    self._producer.produce(self._topic, _VALUE, partition=other)
         except BufferError:
             return  # It holds more records than it may: the cluster has taken none for long.
 
 
 def main() -> None:
-    probe = Probe(sys.argv[1], sys.argv[2])
+    probe = Probe(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     threading.Thread(target=probe.run, daemon=True).start()
     for line in sys.stdin:
         command, *arguments = line.split()

@@ -16,10 +16,10 @@ _JVM_OPTIONS = ("-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class Probe:
-    def __init__(self, client: Client, bootstrap: str, topic: str, log: Path) -> None:
+    def __init__(self, client: Client, bootstrap: str, topic: str, partitions: int, log: Path) -> None:
         self.client = client
         self._log = log
-        self._arguments = _command(client, bootstrap, topic)
+        self._arguments = _command(client, bootstrap, topic, str(partitions))
         self._process = self._start()
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class Probe:
         return line.decode().strip()
 
 
-def _command(client: Client, bootstrap: str, topic: str) -> list[str]:
+def _command(client: Client, *arguments: str) -> list[str]:
     if client is Client.JAVA:
-        return java_command(str(_JAVA_SOURCE), bootstrap, topic, jvm_options=_JVM_OPTIONS)
-    return [sys.executable, "-m", "benchmarks.cluster.librdkafka_probe", bootstrap, topic]
+        return java_command(str(_JAVA_SOURCE), *arguments, jvm_options=_JVM_OPTIONS)
+    return [sys.executable, "-m", "benchmarks.cluster.librdkafka_probe", *arguments]

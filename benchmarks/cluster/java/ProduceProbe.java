@@ -11,28 +11,32 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * The Java producer with its defaults, as librdkafka_probe.py is for the other client: a record every 2 ms for one
  * partition, and when each was handed over and acknowledged. System.nanoTime is the clock that the other processes
- * read too. Arguments: the bootstrap servers, the topic.
+ * read too. Arguments: the bootstrap servers, the topic, its partitions.
  */
 public class ProduceProbe {
     private static final long INTERVAL_NS = 2_000_000;
     private static final long STEADY_NS = 300_000_000;
+    private static final int SENDS_PER_ROUND = 25;
     private static final byte[] VALUE = new byte[100];
 
     private final KafkaProducer<byte[], byte[]> producer;
     private final String topic;
+    private final int partitions;
+    private int sends = 0;
     private volatile int partition = -1;
     private List<long[]> acknowledged = new ArrayList<>();
     private int failed = 0;
 
-    ProduceProbe(String bootstrap, String topic) {
+    ProduceProbe(String bootstrap, String topic, int partitions) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         this.producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
         this.topic = topic;
+        this.partitions = partitions;
     }
 
     public static void main(String[] arguments) throws Exception {
-        ProduceProbe probe = new ProduceProbe(arguments[0], arguments[1]);
+        ProduceProbe probe = new ProduceProbe(arguments[0], arguments[1], Integer.parseInt(arguments[2]));
         Thread sender = new Thread(probe::run);
         sender.setDaemon(true);
         sender.start();
@@ -81,6 +85,13 @@ public class ProduceProbe {
                     }
                 }
             });
+        if (++sends % SENDS_PER_ROUND == 0) {
+            for (int other = 0; other < partitions; other++) {
+                if (other != target) {
+                    producer.send(new ProducerRecord<>(topic, other, null, VALUE));
+                }
+            }
+        }
     }
 
     private synchronized String switchTo(int target) {

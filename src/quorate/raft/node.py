@@ -67,6 +67,7 @@ class RaftNode:
         self._saved_hard_state = self._state.hard_state
         self._told_quorum_state: QuorumState | None = None
         self._reachable = {node_id}  # Those that could answer a pre-vote now.
+        self._untimely_pre_vote: VoteRequest | None = None  # The last one that met a live leader.
         self._handed_out_end_offset = log.high_watermark  # Of committed entries.
         self._out: Ready | None = None
 
@@ -129,6 +130,7 @@ class RaftNode:
                 self._reachable.discard(event.peer)
                 if not isinstance(self._role, Candidate):
                     self._role.lose_connection(event.peer)
+                self._answer_untimely_pre_vote()
             case PeerReachable():
                 self._reach(event.peer)
             case Compact():
@@ -210,6 +212,7 @@ class RaftNode:
         """Move to the message's term where it stands for one; return whether the message is to be looked at."""
         if isinstance(message, VoteRequest):
             if self._state.has_live_leader and not message.is_transfer:
+                self._untimely_pre_vote = message if message.is_pre_vote else None
                 return False
             if message.is_pre_vote:
                 return True  # Nobody is in that term yet.
@@ -217,6 +220,14 @@ class RaftNode:
             return True
         self._change_role(Follow(message.term, message.sender if isinstance(message, FromLeader) else None))
         return True
+
+    def _answer_untimely_pre_vote(self) -> None:
+        """Who asked for a pre-vote may have known of the leader's end before this node did."""
+        request = self._untimely_pre_vote
+        if request is not None and not self._state.has_live_leader:
+            self._untimely_pre_vote = None
+            if request.term == self._state.term + 1:
+                self._receive(request)
 
     def _reach(self, peer: NodeId) -> None:
         """Once a majority can answer, a node that has heard nobody since it started need not wait to ask."""

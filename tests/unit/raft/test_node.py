@@ -1,5 +1,6 @@
 """The contract between a node and its shell: what a Ready holds and when, and what may never happen."""
 
+import msgspec
 import pytest
 
 from quorate.kernel.ids import NodeId, Offset, Term
@@ -398,3 +399,29 @@ def test_follower_that_has_given_its_vote_does_not_disturb_the_candidate_when_co
     node.step(PeerReachable(now_ms=0, peer=TWO))
 
     assert node.next_deadline_ms == waits_until_ms
+
+
+def test_pre_vote_that_came_before_the_news_of_the_leaders_end_is_answered_with_it() -> None:
+    node = node_of(ONE, TWO, THREE)
+    receive(node, append_from_leader(0, leader=TWO))
+    carry_out(node)
+    pre_vote = msgspec.structs.replace(vote_request(THREE), term=Term(2), is_pre_vote=True)
+
+    receive(node, pre_vote)
+    assert not carry_out(node)
+
+    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+    answers = [message for ready in carry_out(node) for message in ready.messages]
+    assert [(each.receiver, each.granted) for each in answers if isinstance(each, VoteResponse)] == [(THREE, True)]
+
+
+def test_pre_vote_of_an_earlier_term_is_not_dug_up() -> None:
+    node = node_of(ONE, TWO, THREE)
+    receive(node, append_from_leader(0, leader=TWO))
+    receive(node, msgspec.structs.replace(vote_request(THREE), term=Term(2), is_pre_vote=True))
+    receive(node, append_from_leader(0, leader=TWO, term=2))
+    carry_out(node)
+
+    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+
+    assert not [message for ready in carry_out(node) for message in ready.messages]
