@@ -1,6 +1,7 @@
 """Restores that stop half-way and go on, start over, or are disturbed: in this process, into a Quorate node."""
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -15,7 +16,7 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.restore_partition_writer import PartitionWriter
 from quorate.pipeline.restore_stream import PartitionAssignment
-from quorate.pipeline.restore_write_task import WriteTask
+from quorate.pipeline.restore_write_task import WriteTask, write_in_lanes
 from quorate.pipeline.spark_driver import JobWatcher
 from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
@@ -92,9 +93,8 @@ class WritesEverythingThreeTimesAtOnce(InThisProcess):
             producer = client.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
             beginning.wait()
             for task in tasks:
-                for assignment in chain.from_iterable(
-                    msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]])
-                ):
+                assigned = msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]])
+                writers = [
                     PartitionWriter(
                         client,
                         producer,
@@ -104,7 +104,10 @@ class WritesEverythingThreeTimesAtOnce(InThisProcess):
                         topic_id=settings.topic_ids[assignment.topic],
                         on_sent=lambda size_bytes: None,
                         patience_s=30,
-                    ).write()
+                    )
+                    for assignment in chain.from_iterable(assigned)
+                ]
+                write_in_lanes([deque([writer]) for writer in writers], producer)
 
 
 def names(suffix: str) -> dict[str, str]:

@@ -17,9 +17,17 @@ _RECHECK_MS: Final = 20
 def first_ready(
     flights: Sequence[tuple[Connection, PendingResponse[R]]], clock: MonotonicClock, timeout_ms: int
 ) -> int | None:
-    """The index of one whose answer has come or is coming in; None after the timeout."""
-    if len(flights) == 1:
-        return 0
+    """The index of one whose answer has come or is coming in; None after the timeout.
+
+    Of one alone it says so at once: who waits for its answer waits no longer than the timeout.
+    """
+    return 0 if len(flights) == 1 else first_to_come(flights, clock, timeout_ms)
+
+
+def first_to_come(
+    flights: Sequence[tuple[Connection, PendingResponse[R]]], clock: MonotonicClock, timeout_ms: int
+) -> int | None:
+    """The same, but never before an answer has come or is coming in."""
     deadline_ms = clock.now_ms() + timeout_ms
     while clock.now_ms() < deadline_ms:
         for index, (connection, pending) in enumerate(flights):

@@ -15,7 +15,7 @@ from typing import Protocol
 from quorate.backup.restore_placement import PlacedBatch
 from quorate.backup.storage import ObjectStorage
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.idempotent_producer import IdempotentProducer
+from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
@@ -37,6 +37,8 @@ class Claim(Protocol):
 
 
 class PartitionWriter:
+    """Told what becomes of what it sends. It raises what no further attempt can mend."""
+
     def __init__(
         self,
         client: KafkaClient,
@@ -49,8 +51,12 @@ class PartitionWriter:
         on_sent: Callable[[int], None],
         patience_s: float,
     ) -> None:
+        self.name = TopicPartition(assignment.topic, assignment.partition)
         self.record_count = 0
         self.batch_bytes = 0
+        self.is_done = False
+        #: When to ``resume``; None while something is being sent.
+        self.paused_until: float | None = None
         self._client = client
         self._producer = producer
         self._storage = storage
@@ -59,41 +65,60 @@ class PartitionWriter:
         self._topic_id = topic_id
         self._on_sent = on_sent
         self._patience_s = patience_s
-        self._name = TopicPartition(assignment.topic, assignment.partition)
         self._unacknowledged: deque[PlacedBatch] = deque()
+        self._position = 0  # Everything before it has arrived.
+        self._attempted_from = 0
+        self._progress_at = 0.0
+        self._failure: KafkaError | PartitionUnavailable | None = None
 
-    def write(self) -> None:
-        """Return when the target has every record."""
+    def begin(self) -> None:
+        self._progress_at = time.monotonic()
+        self._write_from(self._end())
+
+    def produced(self, batch: ProducedBatch) -> None:
+        if batch.base_offset not in (None, self._position):
+            raise self._disturbed(f"a batch for offset {self._position} got offset {batch.base_offset}")
+        placed = self._unacknowledged.popleft()
+        self._position += placed.offset_count
+        self.record_count += placed.record_count
+
+    def ended(self, error: QuorateError | None) -> None:
+        """All was sent, or it is not known what became of what was not acknowledged."""
+        if error is None:
+            self._write_from(self._position)
+            return
+        if not isinstance(error, KafkaError | PartitionUnavailable):
+            raise error
+        if isinstance(error, KafkaError) and not (error.retriable or error.code in _SEQUENCE_ERRORS):
+            raise error
+        self._failure = error
+        self.paused_until = time.monotonic() + _PAUSE_S
+
+    def is_due(self, now: float) -> bool:
+        return self.paused_until is not None and self.paused_until <= now
+
+    def resume(self) -> None:
+        """Look where the partition ends now, and go on from there."""
+        self._claim.check_now()
+        found = self._end()
+        if found != self._attempted_from:
+            self._progress_at = time.monotonic()
+        elif time.monotonic() - self._progress_at > self._patience_s:
+            raise self._stuck() from None
+        self.paused_until = None
+        self._write_from(found)
+
+    def _write_from(self, position: int) -> None:
         total = self._assignment.log_end_offset
-        position = self._end()
-        progress_at = time.monotonic()
-        while position < total:
-            try:
-                position = self._write_from(position)
-            except (KafkaError, PartitionUnavailable) as error:
-                if isinstance(error, KafkaError) and not (error.retriable or error.code in _SEQUENCE_ERRORS):
-                    raise
-                time.sleep(_PAUSE_S)
-                self._claim.check_now()
-                found = self._end()
-                if found != position:
-                    position, progress_at = found, time.monotonic()
-                elif time.monotonic() - progress_at > self._patience_s:
-                    raise self._stuck(error) from None
+        self._position = self._attempted_from = position
         if position > total:
             raise self._disturbed(f"it ends at offset {position}, and the restore ends at {total}")
-
-    def _write_from(self, position: int) -> int:
-        topic, partition = self._name
+        if position == total:
+            self.is_done = True
+            return
         self._unacknowledged.clear()
-        self._producer.set_next_sequence(topic, partition, position % _SEQUENCE_SPAN)
-        for produced in self._producer.send_all(topic, partition, self._outgoing(position), topic_id=self._topic_id):
-            if produced.base_offset not in (None, position):
-                raise self._disturbed(f"a batch for offset {position} got offset {produced.base_offset}")
-            batch = self._unacknowledged.popleft()
-            position += batch.offset_count
-            self.record_count += batch.record_count
-        return position
+        self._producer.set_next_sequence(*self.name, position % _SEQUENCE_SPAN)
+        self._producer.begin(*self.name, self._outgoing(position), topic_id=self._topic_id)
 
     def _outgoing(self, position: int) -> Iterator[bytearray]:
         for batch in outgoing_from(self._storage, self._assignment, position):
@@ -109,7 +134,7 @@ class PartitionWriter:
         An own batch stands at the offset that is its sequence only where nothing foreign, and nothing twice, stands
         before it. Without this look, an attempt that begins behind a foreign record would leave out one of its own.
         """
-        end = self._client.offsets.latest([self._name])[self._name].offset or 0
+        end = self._client.offsets.latest([self.name])[self.name].offset or 0
         if end:
             header = self._last_header(end)
             if header is None or header.producer_id != self._producer.identity.producer_id:
@@ -119,7 +144,7 @@ class PartitionWriter:
         return end
 
     def _last_header(self, end: int) -> BatchHeader | None:
-        topic, partition = self._name
+        topic, partition = self.name
         headers = [
             batch.header
             for piece in self._client.fetch_range(topic, partition, end - 1, end, max_bytes=1)
@@ -127,13 +152,14 @@ class PartitionWriter:
         ]
         return headers[-1] if headers else None
 
-    def _stuck(self, error: KafkaError | PartitionUnavailable) -> QuorateError:
+    def _stuck(self) -> QuorateError:
+        error = self._failure
         if isinstance(error, KafkaError) and error.code in _SEQUENCE_ERRORS:
             return self._disturbed(str(error))
-        return QuorateError(f"{self._name} could not be written: {error}; run the restore again when it can")
+        return QuorateError(f"{self.name} could not be written: {error}; run the restore again when it can")
 
     def _disturbed(self, detail: str) -> QuorateError:
         return QuorateError(
-            f"{self._name} is not as this restore left it ({detail}): stop whatever else writes to it, delete the "
+            f"{self.name} is not as this restore left it ({detail}): stop whatever else writes to it, delete the "
             "restored topics and restore again"
         )

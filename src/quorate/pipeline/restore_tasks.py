@@ -9,8 +9,8 @@ Item = TypeVar("Item")
 
 _TASK_BYTES = 32 * 1024 * 1024
 _ITEMS_PER_TASK = 64
-#: Who writes waits for the target most of the time, since few requests of one partition may be in flight.
-_LANES_PER_TASK = 4
+#: Few batches of one partition may be in flight, and what partitions of one leader have ready goes into one request.
+_LANES_PER_TASK = 8
 
 
 def pack_by_bytes(items: Iterable[Item], size_of: Callable[[Item], int]) -> list[list[Item]]:

@@ -1,15 +1,14 @@
 """One task of a restore: target partitions claimed, then written in a few lanes. Runs in a Spark worker.
 
-A lane writes one partition after the other. Few requests of one partition may be in flight, so a single lane mostly
-waits for the target; several share the task's connections, and a thread each is enough, since they wait.
+A lane writes one partition after the other. Few batches of one partition may be in flight, so a single lane would
+mostly wait for the target; what several have ready for one leader goes out together.
 
 Safe to run twice, also at the same time: ``restore_partition_writer`` says why.
 """
 
-import threading
 import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -18,8 +17,9 @@ from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.client.config import ClientConfig
 from quorate.client.errors import TopicReplaced
-from quorate.client.idempotent_producer import ProducerIdentity
+from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch, ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName
 from quorate.pipeline.rate_limit import RateLimit
@@ -30,6 +30,7 @@ from quorate.pipeline.task_runner import Outcome
 # A writer sends nothing again that is older than this without looking at its claim, and at where the partition ends.
 _BLIND_RETRY_MS = 1_000
 _CONNECT_TIMEOUT_MS = 2_000
+_LOOK_MS = 20  # While a writer pauses.
 
 
 class WriteSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +84,8 @@ def write_lanes(settings: WriteSettings, lanes: list[list[PartitionAssignment]])
         )
 
 
-class _LaneStopped(QuorateError):
-    """Another lane has failed, and with it the task."""
-
-
 class Lanes:
-    """What the lanes of a task share."""
+    """Writes the partitions of a task, one of each lane at a time. What one raises ends all."""
 
     def __init__(self, settings: WriteSettings, client: KafkaClient, sender: KafkaClient) -> None:
         self._settings = settings
@@ -96,50 +93,71 @@ class Lanes:
         self._producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
         self._storage = open_storage(settings.location)
         self._limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
-        self._limiting = threading.Lock()
-        self._failures: list[BaseException] = []
 
     def write(
         self, lanes: Sequence[Sequence[PartitionAssignment]], claims: Sequence[Sequence[PartitionClaim]]
     ) -> list[PartitionWriter]:
-        """Where one lane fails, all end, and its error is raised, not what became of the others."""
-        with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as pool:
-            running = [pool.submit(self._write_lane, lane, own) for lane, own in zip(lanes, claims, strict=True)]
-        if self._failures:
-            raise self._failures[0]
-        return [writer for lane in running for writer in lane.result()]
-
-    def _write_lane(
-        self, lane: Sequence[PartitionAssignment], claims: Sequence[PartitionClaim]
-    ) -> list[PartitionWriter]:
+        writers = [
+            deque(self._writer(assignment, claim) for assignment, claim in zip(lane, own, strict=True))
+            for lane, own in zip(lanes, claims, strict=True)
+        ]
         try:
-            return [self._write(assignment, claim) for assignment, claim in zip(lane, claims, strict=True)]
-        except BaseException as error:
-            self._failures.append(error)
-            raise
+            return write_in_lanes(writers, self._producer)
+        except TopicReplaced as error:
+            raise _deleted(error.partition.topic) from None
 
-    def _write(self, assignment: PartitionAssignment, claim: PartitionClaim) -> PartitionWriter:
-        writer = PartitionWriter(
+    def _writer(self, assignment: PartitionAssignment, claim: PartitionClaim) -> PartitionWriter:
+        return PartitionWriter(
             self._client,
             self._producer,
             self._storage,
             assignment,
             claim,
             topic_id=self._settings.topic_ids[assignment.topic],
-            on_sent=self._sent,
+            on_sent=self._limit.take,
             patience_s=self._settings.client.retry_timeout_ms / 1000,
         )
-        try:
-            writer.write()
-        except TopicReplaced:
-            raise _deleted(assignment.topic) from None
-        return writer
 
-    def _sent(self, size_bytes: int) -> None:
-        if self._failures:
-            raise _LaneStopped("another partition of this task could not be written")
-        with self._limiting:  # Who has to sleep holds up the others, too: the limit is the task's.
-            self._limit.take(size_bytes)
+
+def write_in_lanes(lanes: Sequence[deque[PartitionWriter]], producer: IdempotentProducer) -> list[PartitionWriter]:
+    """Until the target has every record. The writers, in the order in which they were done."""
+    done: list[PartitionWriter] = []
+    at_work: dict[TopicPartition, tuple[PartitionWriter, deque[PartitionWriter]]] = {}
+
+    def advance(lane: deque[PartitionWriter]) -> None:
+        """Begin with the next partition of the lane that has something to be written."""
+        while lane:
+            writer = lane.popleft()
+            writer.begin()
+            if not writer.is_done:
+                at_work[writer.name] = writer, lane
+                return
+            done.append(writer)
+
+    def settle(writer: PartitionWriter) -> None:
+        if writer.is_done:
+            _, lane = at_work.pop(writer.name)
+            done.append(writer)
+            advance(lane)
+
+    for lane in lanes:
+        advance(lane)
+    while at_work:
+        paused = [writer for writer, _ in at_work.values() if writer.paused_until is not None]
+        for writer in paused:
+            if writer.is_due(time.monotonic()):
+                writer.resume()
+                settle(writer)
+        if not producer.is_sending:
+            time.sleep(_LOOK_MS / 1000)
+        for outcome in producer.step(_LOOK_MS) if paused else producer.step():
+            writer, _ = at_work[outcome.partition]
+            if isinstance(outcome, ProducedBatch):
+                writer.produced(outcome)
+            else:
+                writer.ended(outcome.error)
+                settle(writer)
+    return done
 
 
 def _claim(settings: WriteSettings, assignments: list[PartitionAssignment]) -> list[PartitionClaim]:

@@ -71,7 +71,9 @@ class FakeLog:
 
     def _answer(self, code: ErrorCode, *, base_offset: int = -1, hint: LeaderIdAndEpoch = NO_HINT) -> ProduceResponse:
         part = PartitionProduceResponse(index=0, error_code=code, base_offset=base_offset, current_leader=hint)
-        return ProduceResponse(responses=[TopicProduceResponse(name=TOPIC, partition_responses=[part])])
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name=TOPIC, topic_id=UUID(int=7), partition_responses=[part])]
+        )
 
 
 @pytest.fixture
@@ -138,7 +140,7 @@ def test_a_batch_that_the_broker_has_already_counts_as_sent(log: FakeLog, client
 def test_the_hint_is_followed_without_a_delay(log: FakeLog, client: KafkaClient, clock: FakeClock) -> None:
     log.faults = ["move"]
     client.idempotent_producer().send(TOPIC, 0, bytearray(batch(0, 1)))
-    assert clock.slept_ms == [0]
+    assert not any(clock.slept_ms)
     assert client.leaders_followed == 1
 
 
