@@ -23,6 +23,8 @@ from quorate.protocol.messages.metadata import (
 
 #: How long after its clients the peers of a killed process hear of its end, at most.
 _NEWS_TRAVELS_S = 0.01
+#: How much later than this node another one may know that it leads now, mostly.
+_IMAGES_DIFFER_S = 0.005
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> HandlerResult:
@@ -35,10 +37,13 @@ async def _respond_when_certain(node: Node, context: RequestContext, request: Me
     """A leader may have gone just now: the answer that names the next one is worth the wait.
 
     Who asks for certain topics often does so because their leader hung up. When a process is killed the kernel closes
-    its sockets one after the other, the newest first: its clients know a moment earlier than its peers.
+    its sockets one after the other, the newest first: its clients know a moment earlier than its peers. And a leader
+    that does not know of its election yet turns a client away, which costs it a backoff.
     """
     await asyncio.sleep(_NEWS_TRAVELS_S)
-    await node.quorum.leader_doubt.end()
+    if node.quorum.leader_doubt.exists:
+        await node.quorum.leader_doubt.end()
+        await asyncio.sleep(_IMAGES_DIFFER_S)
     response = _respond(node, context, request)
     return response if isinstance(response, MetadataResponse) else await response
 
