@@ -32,6 +32,11 @@ _FIRST_GUESS_MIN_BYTES = 4096
 _GROWTH = 4
 _OUTPUT_FULL = "failed to write whole buffer"
 
+# Fresh memory for every batch costs several times what decompressing into warm memory does.
+_SCRATCH_BYTES = 1024 * 1024
+#: Such memory that nobody uses now: at most as many pieces as there were threads at it at once.
+_spare: list[bytearray] = []
+
 
 def compress(compression: Compression, data: Buffer) -> bytes:
     match compression:
@@ -134,19 +139,33 @@ def _decompress_snappy_block(block: memoryview, remaining_bytes: int, limit_byte
 
 def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> bytes:
     """Decompress a frame that need not tell its size: try with more room each time, up to the limit."""
+    if len(data) * 2 <= _SCRATCH_BYTES <= limit_bytes:
+        output = _decompress_within_scratch(decompress_into, data)
+        if output is not None:
+            return output
     capacity_bytes = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_MIN_BYTES), limit_bytes)
-    while (output := _decompress_within(decompress_into, data, capacity_bytes)) is None:
+    while (output := _decompress_within(decompress_into, data, bytearray(capacity_bytes))) is None:
         if capacity_bytes == limit_bytes:
             raise _too_large(limit_bytes)
         capacity_bytes = min(capacity_bytes * _GROWTH, limit_bytes)
     return output
 
 
+def _decompress_within_scratch(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer) -> bytes | None:
+    try:
+        scratch = _spare.pop()
+    except IndexError:
+        scratch = bytearray(_SCRATCH_BYTES)
+    try:
+        return _decompress_within(decompress_into, data, scratch)
+    finally:
+        _spare.append(scratch)
+
+
 def _decompress_within(
-    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, capacity_bytes: int
+    decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, output: bytearray
 ) -> bytes | None:
-    """None where the output needs more than ``capacity_bytes``."""
-    output = bytearray(capacity_bytes)
+    """None where it needs more than ``output``."""
     try:
         size_bytes = decompress_into(data, output)
     except DecompressionError as error:
