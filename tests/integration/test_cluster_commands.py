@@ -151,7 +151,8 @@ def test_removal_is_refused_where_the_replicas_have_nowhere_to_go(cluster: Clust
     assert refused.status == 1
     assert "No broker is left to take the replica of orders-0" in refused.error
     assert len(status(cluster)["nodes"]) == 3
-    assert quorate(cluster, "cluster", "remove-node", "--node-id", "7", "--force").status == 0
+    removed = quorate(cluster, "cluster", "remove-node", "--node-id", "7", "--force")
+    assert (removed.status, removed.output) == (0, "removed node 7\n")
     assert [node["node_id"] for node in status(cluster)["nodes"]] == [100, 4001]
 
 

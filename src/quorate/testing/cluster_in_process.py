@@ -152,6 +152,7 @@ class _RunningNode:
         self._node = node
         self._server = server
         self._held = held
+        self._failing = node.loop.create_task(self._end_when_failed())
 
     @classmethod
     async def start(cls, node: Node) -> "_RunningNode":
@@ -161,6 +162,18 @@ class _RunningNode:
         raise AssertionError("a lock does not swallow exceptions")
 
     async def stop(self, *, hands_over: bool) -> None:
+        if self._node.failure is not None:
+            await self._failing
+            return
+        self._failing.cancel()
+        await self._end(hands_over=hands_over)
+
+    async def _end_when_failed(self) -> None:
+        """As its process would: a node that was removed, say, must not go on answering."""
+        await self._node.failed.wait()
+        await self._end(hands_over=False)
+
+    async def _end(self, *, hands_over: bool) -> None:
         with self._held:
             await stop_node(self._node, self._server, hands_over=hands_over)
 
