@@ -124,6 +124,8 @@ class LeaderCalls:
             return attempt.result()
         finally:
             attempt.cancel()
+            # Who asked may have been cancelled in the very turn in which the attempt failed.
+            attempt.add_done_callback(_pass_over)
 
     def _is_superseded(self, target: NodeId, believed: QuorumLeader | None) -> bool:
         known = self._known_leader()
@@ -150,3 +152,9 @@ class LeaderCalls:
         """Wait for news of the leader, but not for long: it may have come back without a change."""
         pause = self._random.uniform(_PAUSE_MIN_MS, _PAUSE_MAX_MS) / 1000
         await asyncio.wait([leader_changed], timeout=max(0.0, min(pause, deadline - self._loop.time())))
+
+
+def _pass_over(attempt: "asyncio.Task[LeaderAnswer]") -> None:
+    """Nobody waits for it any more."""
+    if not attempt.cancelled():
+        attempt.exception()

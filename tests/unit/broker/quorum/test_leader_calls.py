@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -243,5 +244,37 @@ def test_a_node_without_peers_waits_until_it_leads() -> None:
         assert asker.peers.asked == []
         asker.known, asker.own = leader(1), [Done()]
         assert await asker.ask() == (Done(), False)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_an_attempt_that_fails_as_its_asker_is_cancelled_complains_to_nobody(turns: int) -> None:
+    async def scenario(asker: Asker) -> None:
+        loop = asyncio.get_running_loop()
+        fails: asyncio.Future[LeaderAnswer] = loop.create_future()
+
+        async def answer(request: LeaderRequest) -> LeaderAnswer:
+            del request
+            return await fails
+
+        calls = LeaderCalls(
+            ME,
+            asker.peers,
+            loop=loop,
+            random=Random(1),
+            known_nodes=list,
+            known_leader=lambda: leader(1),
+            answer=answer,
+        )
+        asking = loop.create_task(calls.ask(Describe(), 5_000))
+        await until(loop.time() + 0.001)
+        fails.set_exception(OutcomeUnknown("the node stops"))
+        for _ in range(turns):  # After some of them the attempt has failed, and its asker has not looked yet.
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        del asking
+        gc.collect()
 
     run(scenario)
