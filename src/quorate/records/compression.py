@@ -139,11 +139,14 @@ def _decompress_snappy_block(block: memoryview, remaining_bytes: int, limit_byte
 
 def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> bytes:
     """Decompress a frame that need not tell its size: try with more room each time, up to the limit."""
+    too_small_bytes = 0
     if len(data) * 2 <= _SCRATCH_BYTES <= limit_bytes:
         output = _decompress_within_scratch(decompress_into, data)
         if output is not None:
             return output
-    capacity_bytes = min(max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_MIN_BYTES), limit_bytes)
+        too_small_bytes = _SCRATCH_BYTES
+    first_guess_bytes = max(len(data) * _FIRST_GUESS_RATIO, _FIRST_GUESS_MIN_BYTES, too_small_bytes * _GROWTH)
+    capacity_bytes = min(first_guess_bytes, limit_bytes)
     while (output := _decompress_within(decompress_into, data, bytearray(capacity_bytes))) is None:
         if capacity_bytes == limit_bytes:
             raise _too_large(limit_bytes)

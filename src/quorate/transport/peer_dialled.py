@@ -126,9 +126,11 @@ class DialledConnection:
         try:
             found = read(payload)
         except Exception as error:
-            answer.set_exception(error)
+            if not answer.done():
+                answer.set_exception(error)
         else:
-            answer.set_result(found)
+            if not answer.done():  # What was read may have stopped the one who asked.
+                answer.set_result(found)
 
     def _failed(self, correlation_id: int, error: PeerError) -> None:
         answer, _ = self._requests.get(correlation_id, (None, bytes))

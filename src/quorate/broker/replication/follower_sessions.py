@@ -31,6 +31,7 @@ _MAX_WAIT_S = 2.0
 #: A watermark alone is no hurry: mostly records follow that take it along.
 _WATERMARK_DELAY_S = 0.01
 _PARTITION_MAX_BYTES = 1 << 20
+#: No further partition is added from here on. With the last one it still fits the memory that a connection keeps.
 _ANSWER_MAX_BYTES = 2 << 20
 _NOTHING = memoryview(b"")
 
