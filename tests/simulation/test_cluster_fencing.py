@@ -64,20 +64,25 @@ def test_a_frozen_broker_is_fenced_after_its_session_and_not_before(seed: int, l
         world.run(scenario())
 
 
-def test_a_leader_that_was_frozen_itself_takes_nobody_for_gone() -> None:
+@pytest.mark.parametrize("beats_before", [4.0, 4.5, 8.5, 9.0, 9.5])
+def test_a_leader_that_was_frozen_itself_takes_nobody_for_gone(beats_before: float) -> None:
     """Its own broker's heartbeats stood still too: fenced, it would have no place for a new topic."""
     shape = _shape(1, voters=1)
+    for pause_ms in range(shape.session_ms - shape.heartbeat_ms, shape.session_ms + shape.heartbeat_ms, 50):
+        _freeze_the_only_node(shape, beats_before, pause_ms)
 
+
+def _freeze_the_only_node(shape: Shape, beats_before: float, pause_ms: int) -> None:
     async def scenario() -> None:
         await cluster.start(cluster.members)
         (member,) = cluster.members
-        await world.sleep(shape.heartbeat_ms / 1000 * 2)
+        await world.sleep(shape.heartbeat_ms / 1000 * beats_before)
         member.host.freeze()
-        await world.sleep(shape.session_ms / 1000 * 1.5)
+        await world.sleep(pause_ms / 1000)
         member.host.thaw()
-        for _ in range(100):
+        for _ in range(50):
             await world.sleep(shape.session_ms / 1000 / 50)
-            assert cluster.truth.latest.is_live(member.node_id)
+            assert cluster.truth.latest.is_live(member.node_id), f"fenced after a pause of {pause_ms} ms"
 
     with World(1) as world, scaled_down(shape):
         cluster = SimulatedCluster(world, shape)

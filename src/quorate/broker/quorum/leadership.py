@@ -34,8 +34,10 @@ from quorate.raft.membership import (
 logger = logging.getLogger(__name__)
 
 
+#: How long what has arrived, and this node's own heartbeat, may take to be heard.
+_HEARING_S = 0.05
 #: A timer that is so late shows that this process was frozen or starved.
-_AWAY_MS = 100
+_AWAY_S = 0.1
 
 
 class Neighbours(Protocol):
@@ -221,14 +223,24 @@ class Leadership:
         deadline_ms = self._sessions.next_deadline_ms
         if self._active is None or deadline_ms is None or self._timer is not None:
             return  # A timer looks again when it fires: deadlines only move on.
-        self._timer = self._loop.call_at(deadline_ms / 1000, self._end_sessions)
+        self._timer = self._loop.call_at(deadline_ms / 1000, self._session_due)
+
+    def _session_due(self) -> None:
+        """A session's time is up. Where this process itself was frozen or starved, heartbeats wait to be heard.
+
+        It may have been away for any part of the session, and for as long as this timer is late: so that long, and a
+        moment, is what a broker has before it is taken for silent.
+        """
+        assert self._timer is not None
+        late_s = max(0.0, self._loop.time() - self._timer.when())
+        self._timer = self._loop.call_later(late_s + _HEARING_S, self._end_sessions)
 
     def _end_sessions(self) -> None:
         assert self._timer is not None
-        late_ms = round((self._loop.time() - self._timer.when()) * 1000)
+        if self._loop.time() - self._timer.when() > _AWAY_S:
+            self._session_due()
+            return
         self._timer = None
-        if late_ms > _AWAY_MS:
-            self._sessions.put_off(late_ms)
         for node_id in self._sessions.expired(self._now_ms()):
             self._sessions.ended(node_id)
             self._run(self._fence(node_id, "its session ended"))

@@ -22,10 +22,6 @@ class BrokerSessions:
     def ended(self, broker: NodeId) -> None:
         self._last_heard_ms.pop(broker, None)
 
-    def put_off(self, by_ms: int) -> None:
-        """The controller itself was away for so long: what was said to it meanwhile is still to be read."""
-        self._last_heard_ms = {broker: heard_ms + by_ms for broker, heard_ms in self._last_heard_ms.items()}
-
     def expired(self, now_ms: int) -> list[NodeId]:
         return [node for node, heard in self._last_heard_ms.items() if now_ms - heard >= self._session_timeout_ms]
 
