@@ -129,8 +129,8 @@ FULL = ClusterSettings(
     latency_repeats=3,
     produce_seconds=1.5,
     latency_seconds=2.0,
-    warm_up_timeout_s=100.0,  # Three virtual machines that share two cores compile for long.
-    quorate_rounds=Rounds(killed=50, silent=10),
+    warm_up_timeout_s=240.0,  # Three virtual machines that share two cores compile for long.
+    quorate_rounds=Rounds(killed=50, silent=25),  # Two faults of each silent kind: 50 freezes, 50 cuts.
     apache_kafka_rounds=Rounds(killed=3, silent=2),
     silent_client_limit_s=4.0,
 )

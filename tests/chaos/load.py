@@ -172,11 +172,19 @@ class GroupMember(Worker):
                 self.committed[place.partition] = place.offset
 
     def finish(self) -> None:
-        places = [TopicPartition(TOPIC, partition) for partition in self.committed]
-        for place in self._consumer.committed(places, timeout=60):
+        places = eventually(self._ask_committed, "what the group has committed") if self.committed else []
+        for place in places:
             if place.offset < self.committed[place.partition]:
                 raise HistoryBroken(f"the group is at {place}, where {self.committed[place.partition]} was committed")
         self._consumer.close()
+
+    def _ask_committed(self) -> list[TopicPartition] | None:
+        places = [TopicPartition(TOPIC, partition) for partition in self.committed]
+        try:
+            found: list[TopicPartition] = self._consumer.committed(places, timeout=30)
+        except KafkaException:
+            return None  # Its coordinator is just being changed.
+        return None if any(place.error is not None for place in found) else found
 
 
 def read_everything(bootstrap: str) -> dict[int, dict[Offset, bytes]]:
