@@ -18,6 +18,7 @@ class SocketRoom:
         if send_buffer_bytes != -1:
             self._duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self._watched = False
+        self._turn: asyncio.Handle | None = None
         self.descriptor = self._duplicate.fileno()
 
     def watch(self, has_room: Callable[[], None]) -> None:
@@ -26,6 +27,11 @@ class SocketRoom:
             self._watched = True
             self._loop.add_writer(self.descriptor, has_room)
 
+    def take_turns(self, goes_on: Callable[[], None]) -> None:
+        """Call after whatever else is due now; who watches is called then anyway."""
+        if not self._watched:
+            self._turn = self._loop.call_soon(goes_on)
+
     def unwatch(self) -> None:
         if self._watched:
             self._watched = False
@@ -33,4 +39,6 @@ class SocketRoom:
 
     def close(self) -> None:
         self.unwatch()
+        if self._turn is not None:
+            self._turn.cancel()
         self._duplicate.close()

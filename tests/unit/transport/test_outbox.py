@@ -9,7 +9,7 @@ import pytest
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.file_region import FileRegion
-from quorate.transport.outbox import SENDFILE_MINIMUM_BYTES, Outbox, ReplyPart
+from quorate.transport.outbox import SENDFILE_MINIMUM_BYTES, TURN_BYTES, Outbox, ReplyPart
 
 
 class FakeTransport:
@@ -94,9 +94,14 @@ class FakeRoom:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.has_room: Callable[[], None] | None = None
+        self.turns = 0
 
     def watch(self, has_room: Callable[[], None]) -> None:
         self.has_room = has_room
+
+    def take_turns(self, goes_on: Callable[[], None]) -> None:
+        self.turns += 1
+        self.has_room = goes_on
 
     def unwatch(self) -> None:
         self.has_room = None
@@ -179,6 +184,37 @@ def test_a_reader_that_does_not_read_holds_back_the_file_and_not_the_memory(
     assert outbox.is_blocked
     assert room.has_room is not None
     assert not transport.queued
+
+
+def test_a_long_reply_lets_others_have_their_turn(
+    sockets: tuple[socket.socket, socket.socket], real_file: RealFile
+) -> None:
+    ours, theirs = sockets
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    transport = FakeTransport()
+    room = FakeRoom(ours.fileno())
+    outbox = outbox_of(transport, room)
+    sizes = [TURN_BYTES // 2, TURN_BYTES // 2, 2 * TURN_BYTES, 10]
+
+    outbox.send([region(real_file, 0, size) for size in sizes])
+
+    first = theirs.recv(4 << 20)
+    assert room.turns == 1
+    assert first == real_file.read(0, sizes[0]) * 2
+    expected = b"".join(real_file.read(0, size) for size in sizes)
+    assert first + drain(outbox, transport, room, theirs, len(expected) - len(first)) == expected
+    assert not outbox.is_blocked
+
+
+def test_a_file_that_became_shorter_than_promised_ends_the_connection(
+    sockets: tuple[socket.socket, socket.socket], real_file: RealFile
+) -> None:
+    ours, _ = sockets
+    transport = FakeTransport()
+    outbox = outbox_of(transport, FakeRoom(ours.fileno()))
+    outbox.send([region(real_file, 3_000_000, SENDFILE_MINIMUM_BYTES)])
+    assert transport.aborted
+    assert not outbox.is_blocked
 
 
 def test_without_a_plain_socket_everything_goes_through_the_transport() -> None:
