@@ -14,6 +14,8 @@ from tests.simulation.replication.history import History, HistoryBroken
 TOPIC = "orders"
 PARTITION_COUNT = 4
 _IN_FLIGHT = 200
+#: Records handed over between two looks at the acknowledgements.
+_AT_ONCE = 4
 
 
 class SharedHistory:
@@ -95,7 +97,7 @@ class Writer(Worker):
         self._under_way = 0
 
     def step(self) -> None:
-        if self._under_way < _IN_FLIGHT:
+        for _ in range(min(_AT_ONCE, _IN_FLIGHT - self._under_way)):
             partition = self._sent % PARTITION_COUNT
             value = f"{self.name}-{self._sent}".encode()
             self._producer.produce(TOPIC, value, partition=partition, on_delivery=self._delivered)
