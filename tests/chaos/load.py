@@ -230,7 +230,7 @@ def _consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
             "log_level": 0,
             "session.timeout.ms": 10_000,
             # Starting over from the bootstrap servers, librdkafka 2.16 can lock itself up for good when an
-            # OffsetForLeaderEpoch is under way (confluentinc/librdkafka, issue 5476): close() then never returns.
+            # OffsetForLeaderEpoch is under way: close() then never returns.
             "metadata.recovery.strategy": "none",
             **settings,
         }

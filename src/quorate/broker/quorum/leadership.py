@@ -232,7 +232,7 @@ class Leadership:
         moment, is what a broker has before it is taken for silent.
         """
         assert self._timer is not None
-        late_s = max(0.0, self._loop.time() - self._timer.when())
+        late_s = self._loop.time() - self._timer.when()
         self._timer = self._loop.call_later(late_s + _HEARING_S, self._end_sessions)
 
     def _end_sessions(self) -> None:
