@@ -22,7 +22,12 @@ CLIENTS: list[type[Client]] = [ConfluentClient, KafkaPythonClient, AiokafkaClien
 # A group's first member is not made to wait for more to come.
 QUORATE_CONFIGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
 # A killed broker is let in again only after its old session ends: short, for the tests that restart it.
-APACHE_KAFKA_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+APACHE_KAFKA_SETTINGS = {
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+    # It lives for the whole run, and tests write records of long ago: they stay for an hour.
+    "log.retention.check.interval.ms": "3600000",
+}
 
 _numbers = itertools.count(1)
 

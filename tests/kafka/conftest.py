@@ -29,7 +29,7 @@ def kafka(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def quorate_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
-    configs = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4}
+    configs = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4, "log.retention.ms": -1}
     with QuorateNode.start(tmp_path_factory.mktemp("node"), node_id=4001, configs=configs) as running:
         yield running
 

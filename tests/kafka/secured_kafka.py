@@ -40,6 +40,8 @@ class SecuredKafka(ApacheKafka):
                 # Tests wait for the log cleaner, which would look every 15 s and take a third of the heap.
                 "log.cleaner.backoff.ms": "500",
                 "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+                # Tests write records of long ago, and the broker looks for those every five minutes.
+                "log.retention.ms": "-1",
             },
             heap_mb=384,
         )
