@@ -140,7 +140,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
     parser.add_argument("--kafka-heap-mb", type=int, default=KAFKA_HEAP_MB, help="Apache Kafka's heap, -Xms and -Xmx")
-    parser.add_argument("--rounds", type=int, help="of each fault in cluster-failover, for Quorate")
+    parser.add_argument(
+        "--rounds", type=int, help="of each kill, of freezes and of cuts in cluster-failover, for Quorate"
+    )
     parser.add_argument("--kafka-rounds", type=int, help="the same for Apache Kafka: about 20 s a round")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="Quorate alone under cProfile, whose statistics go to FILE"

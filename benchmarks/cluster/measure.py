@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import ceil
 from pathlib import Path
 
 import msgspec
@@ -148,5 +149,5 @@ def _discarded(system: ClusterSystem) -> Iterator[ClusterSystem]:
 
 
 def _rounds(default: Rounds, killed: int | None) -> Rounds:
-    """As many of each as the command line says."""
-    return default if killed is None else Rounds(killed=killed, silent=killed)
+    """As many as the command line says: of each kill, and of freezes and cuts, which are two faults each."""
+    return default if killed is None else Rounds(killed=killed, silent=ceil(killed / 2))
