@@ -39,7 +39,7 @@ _SEARCHES = {
     "a_marker_keeps_the_next_transaction_out": _Search(("slow_disk",), 4, (Checker.REFUSAL,)),
     "a_zombie_ends_what_its_successor_has_begun": _Search(("slow_disk",), 12, (Checker.REFUSAL,)),
     "a_replaced_coordinator_answers_from_what_it_knows": _Search(
-        ("isolate_from_peers",), 3, (Checker.REFUSAL, Checker.ATOMICITY)
+        ("isolate_from_peers",), 57, (Checker.REFUSAL, Checker.ATOMICITY)
     ),
 }
 

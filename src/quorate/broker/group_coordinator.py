@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from quorate.broker.coordinator_answers import vouched_for
 from quorate.broker.group_shard_runner import GroupShardRunner
 from quorate.broker.group_topics import ImageTopics
 from quorate.groups.commands import (
@@ -24,7 +25,7 @@ from quorate.groups.commands import (
 from quorate.groups.config import GroupConfig
 from quorate.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from quorate.groups.partitioning import partition_for_group
-from quorate.groups.refusal import refusal
+from quorate.groups.refusal import binds, refusal
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, PartitionIndex, TopicName
@@ -71,10 +72,10 @@ class GroupCoordinator:
     async def ask(self, group_id: GroupId, command: Command, result_type: type[ResultType]) -> ResultType:
         """Have the group's shard carry out the command, if this node coordinates the group."""
         runner = self._runner_for(group_id)
-        if runner is None:
-            result = refusal(command, ErrorCode.NOT_COORDINATOR)
-        else:
-            result = await runner.ask(command)
+        result = refusal(command, ErrorCode.NOT_COORDINATOR)
+        if runner is not None:
+            answer = runner.ask(command)
+            result = await vouched_for(answer, binds, runner, self._node.metadata, otherwise=result)
         assert isinstance(result, result_type)
         return result
 

@@ -91,6 +91,10 @@ class GroupShardRunner:
             timer.cancel()
         self._timers.clear()
 
+    @property
+    def is_over(self) -> bool:
+        return self._is_stopped
+
     def topics_changed(self, topics: ClusterTopics) -> None:
         self._report(TopicsChanged(topics=topics))
 

@@ -48,6 +48,10 @@ class MetadataStore(ABC):
     async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
         """Carry out the commands together; each has its own outcome. Returns when the image shows the result."""
 
+    @abstractmethod
+    async def is_current(self) -> bool:
+        """Whether the image shows all that was agreed on before this was asked; False where nobody can tell in time."""
+
     async def submit_one(self, command: Command) -> Answer:
         """Carry out one command, or raise the error that refuses it."""
         (outcome,) = await self.submit([command])
@@ -76,6 +80,9 @@ class InMemoryMetadataStore(MetadataStore):
             if records and not validate_only:
                 self.replay(records, Offset(self.image.version + 1))
             return outcomes
+
+    async def is_current(self) -> bool:
+        return True
 
 
 def decide_all(

@@ -38,6 +38,29 @@ from quorate.groups.consumer.commands import (
 )
 from quorate.kernel.errors import ErrorCode
 
+#: Who is told so asks again, here or of another node.
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+def binds(result: Result) -> bool:
+    """Whether a client acts on the result for good. That its heartbeat was heard changes nothing for a member."""
+    match result:
+        case HeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
+            return False
+        case CommitOffsetsResult(errors=errors):
+            return not _PASSING.issuperset(errors.values())
+        case _:
+            return result.error not in _PASSING
+
 
 def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR0912 - one flat case for each command
     match command:

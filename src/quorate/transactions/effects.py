@@ -65,8 +65,6 @@ class AppendRecords(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     records: tuple[TransactionRecord, ...]
     #: None: nobody waits for the append.
     then: ReplyWhenDurable | None = None
-    #: The records say again what the log says: that they are committed proves that this shard is still the one to ask.
-    restates: bool = False
 
 
 class Markers(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,32 @@ from quorate.transactions.commands import (
     InitProducerResult,
     ListTransactions,
     ListTransactionsResult,
+    ProducerIdNeeded,
     Result,
     VerifyPartitions,
     VerifyPartitionsResult,
 )
+
+#: Who is told so asks again, here or of another node.
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+
+
+def binds(result: Result) -> bool:
+    """Whether a producer acts on the result for good. That a partition is part of its transaction changes nothing."""
+    match result:
+        case ProducerIdNeeded():
+            return False
+        case VerifyPartitionsResult(error=ErrorCode.NONE, missing=missing):
+            return bool(missing)
+        case _:
+            return result.error not in _PASSING
 
 
 def refusal(command: Command, error: ErrorCode) -> Result:

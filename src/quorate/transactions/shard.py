@@ -4,9 +4,8 @@
 committed; while a record about a transactional id is on its way, nothing else is decided about it. So the log never
 holds two steps of which the second did not know the first.
 
-A coordinator that has been replaced may not know it, and what it knows is old. So no producer is sent away for good,
-and none is told that its transaction has ended, before a record has been committed: where there is none to write, the
-last one is written again.
+A coordinator that has been replaced may not know it, and what it knows is old. So the broker lets no reply that binds a
+producer go out before a record has been committed or, where there is none to write, the reign has been confirmed.
 """
 
 from collections.abc import Iterator
@@ -57,11 +56,9 @@ from quorate.transactions.effects import (
 )
 from quorate.transactions.ending import end_transaction
 from quorate.transactions.initialising import init_producer
-from quorate.transactions.refusal import coordinator_error, refusal
+from quorate.transactions.refusal import binds, coordinator_error, refusal
 from quorate.transactions.transaction import Transaction, completed, fenced
 
-#: What ends a producer, or its transaction.
-_FINAL = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE})
 #: Transactional ids that are forgotten with one batch of records.
 _EXPIRY_BATCH = 500
 
@@ -89,8 +86,7 @@ class TransactionCoordinatorShard:
         for effect in effects:
             if isinstance(effect, AppendRecords):
                 self._in_flight.append(effect)
-                if not effect.restates:
-                    self._pending.update(record.transactional_id for record in effect.records)
+                self._pending.update(record.transactional_id for record in effect.records)
         return effects
 
     def _dispatch(self, event: Event, now_ms: int) -> list[Effect]:
@@ -123,10 +119,7 @@ class TransactionCoordinatorShard:
                 return self._decide(token, command, now_ms)
             case VerifyPartitions():
                 current, is_pending = self._current(command.transactional_id)
-                found = verify_partitions(current, command, is_pending=is_pending)
-                if found.missing or found.error in _FINAL:
-                    return self._reply_when_confirmed(token, command, found)
-                return Reply(token=token, result=found)
+                return self._reply(token, command, verify_partitions(current, command, is_pending=is_pending))
             case DescribeTransaction():
                 return Reply(token=token, result=describe(self._transactions, command))
             case ListTransactions():
@@ -155,22 +148,15 @@ class TransactionCoordinatorShard:
                 return Reply(token=token, result=decided)
             case ErrorCode.NONE:
                 assert current is not None
-                return self._reply_when_confirmed(token, command, _success(command, current))
-            case _ if decided in _FINAL:
-                return self._reply_when_confirmed(token, command, refusal(command, decided))
+                return self._reply(token, command, _success(command, current))
             case _:
-                return Reply(token=token, result=refusal(command, decided))
+                return self._reply(token, command, refusal(command, decided))
 
-    def _reply_when_confirmed(self, token: Token, command: IdCommand, result: Result) -> Effect:
-        """Once it is certain that nobody else coordinates the id: what is known of it here is all there is."""
-        transactional_id = command.transactional_id
-        if transactional_id in self._pending:
-            return Reply(token=token, result=refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS))
-        known = TransactionRecord(
-            transactional_id=transactional_id, transaction=self._transactions.get(transactional_id)
-        )
-        then = ReplyWhenDurable(token=token, command=command, result=result)
-        return AppendRecords(records=(known,), then=then, restates=True)
+    def _reply(self, token: Token, command: IdCommand, result: Result) -> Effect:
+        """From what is committed; where more is on its way, only what does not bind the producer."""
+        if command.transactional_id in self._pending and binds(result):
+            result = refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return Reply(token=token, result=result)
 
     def _init_producer(
         self, current: Transaction | None, command: InitProducer, *, is_pending: bool, now_ms: int
@@ -189,7 +175,7 @@ class TransactionCoordinatorShard:
         effects: list[Effect] = []
         if append.then is not None:
             effects.append(Reply(token=append.then.token, result=append.then.result))
-        for record in () if append.restates else append.records:
+        for record in append.records:
             self.replay(record)
             if record.transaction is not None and record.transaction.state.is_prepared:
                 effects.append(self._finish(record.transactional_id, record.transaction, now_ms))
@@ -209,8 +195,7 @@ class TransactionCoordinatorShard:
 
     def _settle(self, append: AppendRecords) -> None:
         self._in_flight.remove(append)
-        if not append.restates:
-            self._pending.difference_update(record.transactional_id for record in append.records)
+        self._pending.difference_update(record.transactional_id for record in append.records)
 
     def _finish(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> Effect:
         if not prepared.partitions:

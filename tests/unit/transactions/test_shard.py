@@ -7,13 +7,11 @@ from quorate.transactions.commands import (
     AddPartitionsResult,
     DescribeTransaction,
     DescribeTransactionResult,
-    EndTransaction,
     EndTransactionResult,
     InitProducer,
     InitProducerResult,
     ListTransactions,
     ListTransactionsResult,
-    VerifyPartitionsResult,
 )
 from quorate.transactions.config import TransactionConfig
 from quorate.transactions.effects import (
@@ -26,7 +24,7 @@ from quorate.transactions.effects import (
 )
 from quorate.transactions.shard import TransactionCoordinatorShard
 from quorate.transactions.transaction import TransactionState
-from tests.unit.transactions.conversation import ID, P0, P1, Conversation, verification
+from tests.unit.transactions.conversation import ID, P0, P1, Conversation
 
 
 def test_a_commit_is_answered_when_it_is_decided_and_complete_when_all_markers_are_written() -> None:
@@ -225,26 +223,6 @@ def test_a_coordinator_that_loses_its_partition_sends_those_who_wait_to_the_next
     assert conversation.replies[token] == InitProducerResult(error=ErrorCode.NOT_COORDINATOR)
 
 
-def test_a_coordinator_that_was_replaced_tells_nobody_that_a_transaction_has_ended() -> None:
-    """It knows of the last one; the one that its producer means is with another coordinator, and still open."""
-    conversation = Conversation()
-    producer = conversation.new_producer()
-    conversation.add(producer, P0, version=0)
-    conversation.end(producer, commits=True, version=0)
-    conversation.write_markers()
-    conversation.holds_appends = True
-
-    token = conversation.send(
-        EndTransaction(
-            transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], commits=True, client_version=0
-        )
-    )
-
-    assert token not in conversation.replies
-    conversation.report(LeadershipLost())
-    assert conversation.replies[token] == EndTransactionResult(error=ErrorCode.NOT_COORDINATOR)
-
-
 def _claim(producer_id: int, epoch: int) -> AddPartitions:
     return AddPartitions(
         transactional_id=ID,
@@ -256,36 +234,22 @@ def _claim(producer_id: int, epoch: int) -> AddPartitions:
 
 
 @pytest.mark.parametrize("later", [(1, 0), (0, 1)])
-def test_a_coordinator_that_was_replaced_sends_nobody_away_for_good(later: tuple[int, int]) -> None:
-    """A producer id or epoch that it does not know may be its successor's."""
+def test_nobody_is_sent_away_for_good_while_a_record_about_the_id_is_on_its_way(later: tuple[int, int]) -> None:
     conversation = Conversation()
     producer = conversation.new_producer()
     conversation.add(producer, P0)
     conversation.holds_appends = True
-
-    claim = _claim(producer[0] + later[0], producer[1] + later[1])
-    tokens = [conversation.send(claim), conversation.send(verification(producer, P1))]
-
-    assert not any(token in conversation.replies for token in tokens)
-    conversation.report(LeadershipLost())
-    assert conversation.replies[tokens[0]] == AddPartitionsResult(error=ErrorCode.NOT_COORDINATOR)
-    assert conversation.replies[tokens[1]] == VerifyPartitionsResult(error=ErrorCode.NOT_COORDINATOR)
-
-
-def test_what_was_decided_while_a_refusal_waits_for_its_record_stays() -> None:
-    conversation = Conversation()
-    producer = conversation.new_producer()
-    conversation.add(producer, P0)
-    conversation.holds_appends = True
-    refused = conversation.send(_claim(producer[0], producer[1] + 1))
-
     decided = conversation.send(_claim(producer[0], producer[1]))
-    conversation.commit_appends()
+    other = _claim(producer[0] + later[0], producer[1] + later[1])
 
-    assert conversation.replies[refused] == AddPartitionsResult(error=ErrorCode.PRODUCER_FENCED)
+    early = conversation.send(other)
+    conversation.commit_appends()
+    late = conversation.send(other)
+
+    assert conversation.replies[early] == AddPartitionsResult(error=ErrorCode.CONCURRENT_TRANSACTIONS)
     assert conversation.replies[decided] == AddPartitionsResult()
-    assert conversation.described().partitions == {P0, P1}
-    assert Conversation(log=conversation.log).described().partitions == {P0, P1}
+    refusal = ErrorCode.INVALID_PRODUCER_ID_MAPPING if later[0] else ErrorCode.PRODUCER_FENCED
+    assert conversation.replies[late] == AddPartitionsResult(error=refusal)
 
 
 def test_nothing_is_answered_before_the_log_is_read() -> None:

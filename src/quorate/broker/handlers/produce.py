@@ -13,7 +13,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.doubted_refusals import DoubtedRefusal, is_doubted, refuted
 from quorate.broker.leader_hints import endpoints, leader_hint
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
@@ -53,15 +56,16 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Hand
 def _serve(
     node: Node, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
-    answers, uncommitted = _write(node, context.api_version, request, transaction)
+    written = _write(node, context.api_version, request, transaction)
     throttle_time_ms = node.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
-    if request.acks == -1 and uncommitted:
-        # Made here, not when the coroutine first runs: the client's time counts from now.
-        pending = PendingProduce(node.loop, request.timeout_ms, uncommitted)
-        return _respond_later(node, context.api_version, request, answers, pending, throttle_time_ms=throttle_time_ms)
-    return _response(node, request, answers, throttle_time_ms)
+    # Made here, not when the coroutine first runs: the client's time counts from now.
+    waits = request.acks == -1 and written.uncommitted
+    pending = PendingProduce(node.loop, request.timeout_ms, written.uncommitted) if waits else None
+    if pending is not None or written.doubted:
+        return _respond_later(node, context.api_version, request, written, pending, throttle_time_ms=throttle_time_ms)
+    return _response(node, request, written.answers, throttle_time_ms)
 
 
 def _serve_transactional(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
@@ -95,17 +99,24 @@ async def _respond_after(
     return await response if isinstance(response, asyncio.Task) else response
 
 
-def _write(
-    node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None
-) -> tuple[list[PartitionProduceResponse], list[UncommittedWrite]]:
-    """Append what the request has; the answers by position, and those among them that hold only once committed."""
+class _Written(msgspec.Struct, frozen=True):
+    """The answers by position; which of them hold only once committed, and which only from the true leader."""
+
+    answers: list[PartitionProduceResponse] = []
+    uncommitted: list[UncommittedWrite] = []
+    doubted: list[DoubtedRefusal] = []
+
+
+def _write(node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None) -> _Written:
+    """Append what the request has."""
     refusal = _refusal(api_version, request)
     now_ms = node.clock.now_ms()
     acks_all = request.acks == -1
-    answers: list[PartitionProduceResponse] = []
-    uncommitted: list[UncommittedWrite] = []
+    written = _Written()
+    answers = written.answers
     for topic in request.topic_data:
         for data in topic.partition_data:
+            partition: Partition | None = None
             try:
                 if refusal is not None:
                     raise refusal
@@ -119,12 +130,14 @@ def _write(
                 if transaction is not None:
                     transaction.appended(partition)
             except KafkaError as error:
+                if partition is not None and is_doubted(error):
+                    written.doubted.append(DoubtedRefusal(len(answers), partition, partition.leader_epoch))
                 answers.append(_refused(node, api_version, topic, data.index, error))
                 continue
             if partition.high_watermark <= info.last_offset:
-                uncommitted.append((len(answers), partition, Offset(info.last_offset + 1)))
+                written.uncommitted.append((len(answers), partition, Offset(info.last_offset + 1)))
             answers.append(_accepted(data.index, info))
-    return answers, uncommitted
+    return written
 
 
 def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
@@ -163,12 +176,15 @@ async def _respond_later(
     node: Node,
     api_version: int,
     request: ProduceRequest,
-    answers: list[PartitionProduceResponse],
-    pending: PendingProduce,
+    written: _Written,
+    pending: PendingProduce | None,
     *,
     throttle_time_ms: int,
 ) -> ProduceResponse:
-    errors = await pending.future
+    answers = written.answers
+    errors = await refuted(node.metadata, written.doubted)
+    if pending is not None:
+        errors |= await pending.future
     if errors:
         topics = [topic for topic in request.topic_data for _ in topic.partition_data]
         for position, error in errors.items():

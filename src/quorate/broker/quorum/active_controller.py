@@ -93,7 +93,7 @@ class ActiveController:
         if records:
             version = Offset(await self._propose(encode_records(records), self.leadership.term) + 1)
         else:
-            await self._confirm()
+            version = max(version, await self._confirm())
         for submission, judged in validated:
             _settle(submission, Submitted(judged, version))
         for submission in changing:

@@ -26,6 +26,8 @@ from quorate.metadata.snapshot import decode_image, encode_image
 from quorate.raft.entries import Entry, EntryKind
 
 _SUBMIT_TIMEOUT_MS = 15_000
+#: By then a quorum that can has elected a leader, and a leader without a majority has resigned.
+_CONFIRM_TIMEOUT_MS = 2_000
 
 
 class AskLeader(Protocol):
@@ -44,20 +46,33 @@ class QuorumMetadataStore(MetadataStore):
         self._leader = leader
 
     async def submit(self, commands: Sequence[c.Command], *, validate_only: bool = False) -> Outcomes:
-        deadline = self._loop.time() + _SUBMIT_TIMEOUT_MS / 1000
         repeatable = [self._repeatable(command) for command in commands]
         request = Submit(commands=encode_commands(repeatable), validate_only=validate_only)
         try:
-            answer, was_repeated = await self._leader.ask(request, _SUBMIT_TIMEOUT_MS)
-            assert isinstance(answer, Submitted)
-            outcomes, version = decode_outcomes(answer.outcomes)
-            await self.reached(version, deadline - self._loop.time())
+            outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS)
         except (NoQuorum, TimeoutError):
             return [_timed_out() for _ in commands]
         if was_repeated:
             pairs = zip(repeatable, outcomes, strict=True)
             return [_after_repeating(self.image, command, outcome) for command, outcome in pairs]
         return outcomes
+
+    async def is_current(self) -> bool:
+        """An answer to no command at all: a majority has confirmed who gave it, and the image has come as far."""
+        try:
+            await self._ask(Submit(commands=encode_commands([]), validate_only=False), _CONFIRM_TIMEOUT_MS)
+        except (NoQuorum, TimeoutError):
+            return False
+        return True
+
+    async def _ask(self, request: Submit, timeout_ms: float) -> tuple[Outcomes, bool]:
+        """The outcomes, once the image shows them, and whether an earlier attempt may have had an effect already."""
+        deadline = self._loop.time() + timeout_ms / 1000
+        answer, was_repeated = await self._leader.ask(request, timeout_ms)
+        assert isinstance(answer, Submitted)
+        outcomes, version = decode_outcomes(answer.outcomes)
+        await self.reached(version, deadline - self._loop.time())
+        return outcomes, was_repeated
 
     async def reached(self, version: Offset, timeout_s: float) -> None:
         """Return when the image is at the version or later; ``TimeoutError`` if that takes too long."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
+from quorate.broker.coordinator_answers import vouched_for
 from quorate.broker.coordinator_log import CoordinatorLog
 from quorate.broker.transactions.marker_sender import MarkerSender
 from quorate.broker.transactions.shard_runner import TransactionShardRunner
@@ -30,7 +31,7 @@ from quorate.transactions.commands import (
 )
 from quorate.transactions.config import TransactionConfig
 from quorate.transactions.partitioning import partition_for_transactional_id
-from quorate.transactions.refusal import refusal
+from quorate.transactions.refusal import binds, refusal
 from quorate.transactions.shard import TransactionCoordinatorShard
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ class TransactionCoordinator:
     async def _ask_shard(self, command: IdCommand) -> Result:
         index = self._partition_for(command.transactional_id)
         runner = None if index is None else self._runners.get(index)
-        return refusal(command, ErrorCode.NOT_COORDINATOR) if runner is None else await runner.ask(command)
+        refused = refusal(command, ErrorCode.NOT_COORDINATOR)
+        if runner is None:
+            return refused
+        return await vouched_for(runner.ask(command), binds, runner, self._node.metadata, otherwise=refused)
 
     # Which shards this node runs.
 

@@ -83,6 +83,10 @@ class TransactionShardRunner:
             timer.cancel()
         self._timers.clear()
 
+    @property
+    def is_over(self) -> bool:
+        return self._is_stopped
+
     def ask(self, command: Command) -> asyncio.Future[Result]:
         token = Token(next(self._tokens))
         future = self._waiting[token] = self._loop.create_future()

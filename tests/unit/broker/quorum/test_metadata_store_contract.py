@@ -141,6 +141,16 @@ def test_a_batch_of_nothing_has_no_outcomes(run: Run) -> None:
 
 
 @every_store
+def test_the_image_is_current_where_a_majority_says_so(run: Run) -> None:
+    async def promise(store: MetadataStore) -> None:
+        await store.submit_one(create("a"))
+        assert await store.is_current()
+        assert TopicName("a") in store.image.topics
+
+    run(promise)
+
+
+@every_store
 def test_one_command_that_is_refused_raises_its_error(run: Run) -> None:
     async def promise(store: MetadataStore) -> None:
         with pytest.raises(KafkaError) as refusal:

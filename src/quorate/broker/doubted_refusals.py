@@ -1,0 +1,44 @@
+"""Refusals of a produced batch that only the true leader may give.
+
+A leader that is cut off from the cluster, and not from its clients, does not know of its successor. It acknowledges
+nothing that all replicas must have; but to a producer that has gone on with the successor it would say that batches are
+missing, and a client that is told so may give up, or send again under a new epoch what is written already. So before a
+leader says it, a majority of the quorum has to know of no other; where that cannot be told, it does not lead.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.broker.metadata_store import MetadataStore
+from quorate.broker.partition import Partition
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import LeaderEpoch
+
+
+class DoubtedRefusal(msgspec.Struct, frozen=True):
+    #: Where the answer stands in the response.
+    position: int
+    partition: Partition
+    #: What the partition was led with when it refused.
+    leader_epoch: LeaderEpoch
+
+    @property
+    def is_by_the_leader(self) -> bool:
+        return self.partition.leading is not None and self.partition.leader_epoch == self.leader_epoch
+
+
+def is_doubted(error: KafkaError) -> bool:
+    return error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def refuted(metadata: MetadataStore, refusals: Sequence[DoubtedRefusal]) -> dict[int, KafkaError]:
+    """What is to be answered in the place of those refusals that may not be true, by position."""
+    if not refusals:
+        return {}
+    is_current = await metadata.is_current()
+    return {
+        refusal.position: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for refusal in refusals
+        if not (is_current and refusal.is_by_the_leader)
+    }
