@@ -96,11 +96,14 @@ def _is_well(cluster: ReplicatedCluster) -> bool:
     return all(state.has_leader and len(state.isr) == len(state.replicas) == 3 for state in states)
 
 
-def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[PartitionLog, Offset]]:
+def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[PartitionLog, Offset]] | None:
+    """Of all replicas; None while one of them is still to come: a partition may be on its way again."""
     found: dict[tuple[NodeId, int], tuple[PartitionLog, Offset]] = {}
     for index, state in _partitions(cluster).items():
         for node_id in state.replicas:
-            replica = cluster.nodes[node_id].partitions.replica(TopicName(TOPIC), PartitionIndex(index))
+            replica = cluster.replica(node_id, TopicName(TOPIC), PartitionIndex(index))
+            if replica is None:
+                return None
             found[node_id, index] = replica.log, replica.high_watermark
     return found
 
@@ -108,12 +111,16 @@ def _logs(cluster: ReplicatedCluster) -> dict[tuple[NodeId, int], tuple[Partitio
 def _is_level(cluster: ReplicatedCluster) -> bool:
     """Nothing is on its way any more: everybody has everything, and knows that it is committed."""
     logs = _logs(cluster)
+    if logs is None:
+        return False
     ends = {(index, log.log_end_offset) for (_, index), (log, _) in logs.items()}
     return len(ends) == PARTITION_COUNT and all(log.log_end_offset == mark for log, mark in logs.values())
 
 
 def _check_logs(cluster: ReplicatedCluster, history: History) -> None:
-    for (node_id, index), (log, _) in _logs(cluster).items():
+    logs = _logs(cluster)
+    assert logs is not None
+    for (node_id, index), (log, _) in logs.items():
         history.check_log(index, _content(log), f"the log on node {node_id}")
 
 
