@@ -27,9 +27,12 @@ from benchmarks.samples import Sample
 from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
 from tests.peers.jars import PeersUnavailableError, kafka_classpath
 
-FULL = Settings(repeats=3, produce_seconds=1.5, fetch_seconds=0.7, warm_up_timeout_s=75, start_repeats=5)
+FULL = Settings(
+    repeats=3, judged_repeats=9, produce_seconds=1.5, fetch_seconds=0.7, warm_up_timeout_s=75, start_repeats=5
+)
 QUICK = Settings(
     repeats=2,
+    judged_repeats=2,
     produce_seconds=0.7,
     fetch_seconds=0.4,
     warm_up_timeout_s=40,

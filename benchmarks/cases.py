@@ -93,6 +93,10 @@ GOALS = (
 )
 
 
+def is_judged(measure: str) -> bool:
+    return any(goal.covers(measure) for goal in GOALS)
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which measures a run takes: all, or those whose names begin with one of the given words."""
 

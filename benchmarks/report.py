@@ -5,6 +5,7 @@ import platform
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
@@ -70,7 +71,10 @@ def save(report: Report) -> Path:
 
 
 def save_page(report: object, stem: str, text: str) -> Path:
+    """What an earlier run of the same commit has found stays."""
     RESULTS.mkdir(exist_ok=True)
+    names = chain((stem,), (f"{stem}-{run}" for run in count(2)))
+    stem = next(name for name in names if not (RESULTS / f"{name}.md").exists())
     (RESULTS / f"{stem}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     page = RESULTS / f"{stem}.md"
     page.write_text(text)
@@ -78,7 +82,7 @@ def save_page(report: object, stem: str, text: str) -> Path:
 
 
 def render(report: Report) -> str:
-    environment = report.environment
+    environment, settings = report.environment, report.settings
     peer = environment.apache_kafka or f"not measured: {environment.without_apache_kafka}"
     lines = [
         f"# Quorate {environment.commit} beside Apache Kafka, {environment.date}",
@@ -86,7 +90,8 @@ def render(report: Report) -> str:
         f"- Apache Kafka: {peer}" + (f", heap {environment.apache_kafka_heap_mb} MiB" if environment.java else ""),
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
-        f"- {report.settings.repeats} repeats in turns; ratio = Quorate / Apache Kafka, median, lowest and highest",
+        f"- {settings.repeats} repeats in turns, {settings.judged_repeats} where a goal is about a transfer; "
+        "ratio = Quorate / Apache Kafka, median, lowest and highest",
         "",
         *row_table(report.rows),
         "",

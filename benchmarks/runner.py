@@ -18,6 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How long and how often; the same for both systems."""
 
     repeats: int
+    #: Of what a goal is about: the ratios of single repeats lie far apart.
+    judged_repeats: int
     produce_seconds: float
     fetch_seconds: float
     warm_up_timeout_s: float
@@ -61,8 +63,8 @@ class Runner:
                 )
                 self._tell(sample)
                 yield sample
-            for case in self._wanted_cases():
-                for repeat in range(self._settings.repeats):
+            for case, repeats in self._wanted_cases():
+                for repeat in range(repeats):
                     for system in in_turn(systems, repeat):
                         yield from self._wanted_samples(case(system, durability))
             for system in systems:
@@ -71,15 +73,17 @@ class Runner:
             for system in systems:
                 system.stop()
 
-    def _wanted_cases(self) -> Iterator[Case]:
-        wants = self._selection.wants
-        for case in self._settings.transfers:
+    def _wanted_cases(self) -> Iterator[tuple[Case, int]]:
+        """Each with how often it is repeated."""
+        wants, settings = self._selection.wants, self._settings
+        for case in settings.transfers:
             if wants(case.produce_name) or wants(case.fetch_name):
-                yield self._transfer(case)
+                is_judged = cases.is_judged(case.produce_name) or cases.is_judged(case.fetch_name)
+                yield self._transfer(case), settings.judged_repeats if is_judged else settings.repeats
         if wants(cases.LATENCY_P50) or wants(cases.LATENCY_P99):
-            yield partial(measurements.latency, seconds=self._settings.produce_seconds)
+            yield partial(measurements.latency, seconds=settings.produce_seconds), settings.repeats
         if self._wants_stock_client():
-            yield self._stock
+            yield self._stock, settings.repeats
 
     def _wants_stock_client(self) -> bool:
         return any(map(self._selection.wants, (cases.STOCK_PRODUCE, cases.STOCK_CONSUME)))
