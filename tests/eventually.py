@@ -8,7 +8,7 @@ Outcome = TypeVar("Outcome")
 POLL_INTERVAL_S = 0.02
 
 
-def eventually(condition: Callable[[], Outcome | None], what: str, within_s: float = 30) -> Outcome:
+def eventually(condition: Callable[[], Outcome | None], what: str, within_s: float = 60) -> Outcome:
     """The first truthy outcome of the condition. After the deadline the test fails, naming what it waited for."""
     deadline = time.monotonic() + within_s
     while True:

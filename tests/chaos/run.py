@@ -26,6 +26,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     seconds: float
+    #: On a slow machine it takes longer than that to do so much.
+    least_faults: int = 1
     durability: str = "fsync"
     node_ids: tuple[int, ...] = NODE_IDS
     #: The nodes talk through links that are bad now and then. A killed process is not known at once through them.
@@ -96,7 +98,7 @@ def _break_things(cluster: ProcessCluster, admin: AdminClient, shared: SharedHis
     time.sleep(1)
     if weather is not None:
         weather.start()
-    while time.monotonic() < deadline and shared.broken is None:
+    while shared.broken is None and (time.monotonic() < deadline or faults.counts.total() < chaos.least_faults):
         faults.one()
     if weather is None:
         return dict(faults.counts)
