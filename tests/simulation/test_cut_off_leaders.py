@@ -20,7 +20,6 @@ from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from quorate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -40,17 +39,21 @@ from quorate.protocol.messages.produce import (
 from quorate.protocol.schema import Request, Response
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
+from tests.simulation.replication.clients import RETRIED, TOPIC, Client
 from tests.simulation.replication.cluster import ClusterShape, ReplicatedCluster
-from tests.simulation.world.kafka_connection import KafkaConnection
-from tests.simulation.world.served_node import PORT
+from tests.simulation.replication.history import History
 from tests.simulation.world.world import World
 
 R = TypeVar("R", bound=Response)
 
-_TOPIC = TopicName("orders")
+_TOPIC = TopicName(TOPIC)
 _SHAPE = ClusterShape(configs={"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1})
 _ID = "payments"
-_RETRIED = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+_PASSING = RETRIED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
 
 
 class Stage:
@@ -59,23 +62,15 @@ class Stage:
     def __init__(self, world: World) -> None:
         self.world = world
         self.cluster = ReplicatedCluster(world, _SHAPE)
+        self._client = Client(self.cluster, History(), "client")
 
     async def open(self) -> None:
         await self.cluster.start()
-        topic = CreatableTopic(name=_TOPIC, num_partitions=1, replication_factor=3)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
-        await self.ask(NodeId(1), request, 7, CreateTopicsResponse)
+        await self.cluster.client_host.run(self._client.create_topic(partition_count=1))
         await self.leader_of(_TOPIC)
 
     async def ask(self, node_id: NodeId, request: Request, version: int, kind: type[R]) -> R:
-        async def asked() -> R:
-            connection = await KafkaConnection.open(self.cluster.address_of(node_id), PORT)
-            try:
-                return await connection.call(request, version, kind)
-            finally:
-                connection.close()
-
-        return await self.cluster.client_host.run(asked())
+        return await self.cluster.client_host.run(self._client.call(node_id, request, version, kind))
 
     async def leader_of(self, topic: TopicName) -> NodeId:
         await self.world.until(lambda: self._leader(topic) is not None)
@@ -203,12 +198,7 @@ async def _coordinator(stage: Stage, *, key_type: int, topic: TopicName) -> Node
 
 
 async def _until_done(stage: Stage, attempt: Callable[[], Awaitable[ErrorCode]]) -> None:
-    passing = _RETRIED | {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-    while (error := await attempt()) in passing:
+    while (error := await attempt()) in _PASSING:
         await stage.world.sleep(0.05)
     assert error is ErrorCode.NONE
 

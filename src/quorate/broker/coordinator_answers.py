@@ -4,6 +4,9 @@ What a coordinator appends is answered once all replicas in sync have it, so eve
 is answered from memory: committed offsets, a member or producer that was replaced, a transaction that has ended
 already. A coordinator that is cut off from the cluster, and not from its clients, would answer that as it was before
 its successor went on. So a majority of the quorum has to know of no successor first.
+
+What is answered later and not by the log is left as it is: a member that has joined such a coordinator gets no
+assignment from it, since that takes an append.
 """
 
 import asyncio
