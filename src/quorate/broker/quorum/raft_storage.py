@@ -2,7 +2,8 @@
 
 The log is a partition log like any other: an entry is a record in a batch of its own, so that it can be truncated by
 itself, the batch's leader epoch is the entry's term, and the record's key says what kind of entry it is. Term and vote
-are in ``quorum-state``, the snapshot in ``quorum-snapshot``, each replaced as a whole.
+are in ``quorum-state``, the snapshot in ``quorum-snapshot``, each replaced as a whole, with its CRC-32C in a last line.
+A node that finds any of it damaged does not start: it would vote twice, or know of other leaders than the rest.
 
 All methods block. They are called one after the other, from a worker thread once the node runs.
 """
@@ -12,6 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
+from crc32c import crc32c
 
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
@@ -19,8 +21,9 @@ from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import LeaderEpoch, Offset, Term
 from quorate.raft.entries import Entry, EntryKind, HardState, Snapshot
 from quorate.raft.ready import Ready
-from quorate.records.batch import iterate_batches
+from quorate.records.batch import check_crc, iterate_batches
 from quorate.records.builder import build_batch
+from quorate.records.errors import CorruptBatch
 from quorate.records.record import Record, iterate_records
 from quorate.storage.config import NO_LIMIT, LogConfig
 from quorate.storage.log import PartitionLog
@@ -30,6 +33,8 @@ T = TypeVar("T")
 LOG_DIRECTORY = "__cluster_metadata-0"
 _CONFIG = LogConfig(retention_ms=NO_LIMIT, max_message_bytes=2**31 - 1, segment_bytes=64 << 20)
 _READ_BYTES = 1 << 20
+_CRC_LINE = b"\n%08x\n"
+_CRC_LINE_BYTES = len(_CRC_LINE % 0)
 
 
 class RestoredQuorum(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,26 +62,28 @@ class RaftStorage:
         if self._log.log_end_offset < start:
             # The snapshot was installed, and the stop came before the log could follow.
             self._log.truncate_fully_and_start_at(start)
-        return RestoredQuorum(
-            hard_state=hard_state or HardState(), snapshot=snapshot, entries=tuple(self._entries_from(start))
-        )
+        try:
+            entries = tuple(self._entries_from(start))
+        except CorruptBatch as error:
+            raise _damaged(self._log.directory, str(error)) from None
+        return RestoredQuorum(hard_state=hard_state or HardState(), snapshot=snapshot, entries=entries)
 
     def persist(self, ready: Ready) -> None:
         """Make durable what the quorum asks for; nothing that depends on it may be sent before this returns."""
         if ready.hard_state is not None:
-            self._disk.replace(self._state_path, msgspec.json.encode(ready.hard_state))
+            self._replace(self._state_path, msgspec.json.encode(ready.hard_state))
         if ready.snapshot is not None:
             # Entries beyond its end contradict it, else it would not be installed. After a crash between these lines
             # they would be taken for its continuation.
             self._log.truncate_to(ready.snapshot.meta.end_offset)
-            self._disk.replace(self._snapshot_path, msgspec.msgpack.encode(ready.snapshot))
+            self._replace(self._snapshot_path, msgspec.msgpack.encode(ready.snapshot))
             self._log.truncate_fully_and_start_at(ready.snapshot.meta.end_offset)
         if ready.entries:
             self._append(ready.entries)
 
     def store_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot of what has been applied; the entries that it stands for may go."""
-        self._disk.replace(self._snapshot_path, msgspec.msgpack.encode(snapshot))
+        self._replace(self._snapshot_path, msgspec.msgpack.encode(snapshot))
         self._log.delete_records_before(snapshot.meta.end_offset)
 
     def close(self) -> None:
@@ -107,6 +114,7 @@ class RaftStorage:
         while offset < end:
             data = self._log.read(offset, max_bytes=_READ_BYTES, up_to_offset=end, minimum_one_batch=True).read()
             for position, header in iterate_batches(data, strict=True):
+                check_crc(data, position, header)
                 (record,) = iterate_records(data, position)
                 offset = Offset(header.next_offset)
                 yield Entry(
@@ -116,21 +124,29 @@ class RaftStorage:
                     record.value or b"",
                 )
 
+    def _replace(self, path: str, content: bytes) -> None:
+        self._disk.replace(path, content + _CRC_LINE % crc32c(content))
+
     def _read(self, path: str, decoder: "msgspec.json.Decoder[T] | msgspec.msgpack.Decoder[T]") -> T | None:
         try:
             file = self._disk.open(path)
         except FileNotFoundError:
             return None
         try:
-            content = file.read(0, file.size())
+            stored = file.read(0, file.size())
         finally:
             file.close()
+        content = stored[:-_CRC_LINE_BYTES]
+        if stored[-_CRC_LINE_BYTES:] != _CRC_LINE % crc32c(content):
+            raise _damaged(path, "its last line is not the CRC-32C of what stands before it")
         try:
             return decoder.decode(content)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise QuorateError(
-                f"{path} is damaged ({error}): restore it, or remove this node and add it anew"
-            ) from None
+            raise _damaged(path, str(error)) from None
+
+
+def _damaged(path: str, why: str) -> QuorateError:
+    return QuorateError(f"{path} is damaged ({why}): restore it, or remove this node and add it anew")
 
 
 def _batch(entry: Entry, now_ms: int) -> bytes:
