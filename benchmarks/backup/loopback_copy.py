@@ -1,14 +1,16 @@
 """The limit: the same log bytes, sent over loopback and written to files that are as durable as the backup's.
 
-No record, batch or checksum is looked at and nothing is hashed; the bytes go from the socket into a buffer and from
-there into a file, in as many processes as there are cores. Each file is synced, renamed into place, and its folder
-synced, which is what the backup does for a segment.
+No record, batch or checksum is looked at; the bytes go from the socket into a buffer and from there into a file, in as
+many processes as there are cores. Each file is synced, renamed into place, and its folder synced, which is what the
+backup does for a segment. With the argument ``sha256`` each file is hashed as well, which the backup cannot do without.
 """
 
+import hashlib
 import multiprocessing
 import os
 import resource
 import socket
+import sys
 from functools import partial
 from multiprocessing.pool import Pool
 
@@ -18,22 +20,23 @@ from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 _BUFFER_BYTES = 1024 * 1024
 
 
-def copy_logs(workers: Pool, job: Job) -> Copied:
+def copy_logs(workers: Pool, job: Job, *, hashes: bool) -> Copied:
     """``topics`` are paths of log files here. The records in them are not counted: nobody looks."""
-    peaks = workers.map(partial(_copy_log, job), job.topics, chunksize=1)
+    peaks = workers.map(partial(_copy_log, job, hashes), job.topics, chunksize=1)
     return Copied(records=sum(job.end_offsets), peak_task_memory_bytes=max(peaks))
 
 
-def _copy_log(job: Job, path: str) -> int:
+def _copy_log(job: Job, hashes: bool, path: str) -> int:
     name = path.replace("/", "-").strip("-")
     with socket.create_connection(("127.0.0.1", job.log_server_port)) as connection:
         connection.sendall(os.fsencode(path) + b"\n")
         left = int.from_bytes(connection.recv(SIZE_BYTES, socket.MSG_WAITALL))
-        _write_durably(connection, left, os.path.join(job.folder, name))
+        _write_durably(connection, left, os.path.join(job.folder, name), hashes=hashes)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _write_durably(connection: socket.socket, left: int, path: str) -> None:
+def _write_durably(connection: socket.socket, left: int, path: str, *, hashes: bool) -> None:
+    sha256 = hashlib.sha256()
     buffer = memoryview(bytearray(_BUFFER_BYTES))
     file = os.open(path + ".partial", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     while left:
@@ -41,6 +44,8 @@ def _write_durably(connection: socket.socket, left: int, path: str) -> None:
         if not count:
             raise ConnectionError(f"{path} ends {left} bytes too early")
         view = buffer[:count]
+        if hashes:
+            sha256.update(view)
         while view:
             view = view[os.write(file, view) :]
         left -= count
@@ -52,11 +57,12 @@ def _write_durably(connection: socket.socket, left: int, path: str) -> None:
     os.close(folder)
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
+    hashes = arguments == ["sha256"]
     with multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as workers:
         workers.map(abs, range(os.cpu_count() or 1))  # They are there before the first job.
-        serve_jobs(lambda job: copy_logs(workers, job), Job)
+        serve_jobs(lambda job: copy_logs(workers, job, hashes=hashes), Job)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

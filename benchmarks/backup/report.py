@@ -68,7 +68,7 @@ def render(report: BackupReport) -> str:
         *figure_table(report.figures, cluster="source", stored="stored"),
         "",
         "MB are of the brokers' logs, in all rows. CPU s are of all processes of a contender; the source's are those of"
-        " the brokers, and for the limit those of the process that sends the files.",
+        " the brokers, and for the limits those of the process that sends the files.",
         "",
         *comparison_table(report.comparisons, cluster="source"),
         *noise_lines(report.figures),

@@ -92,6 +92,7 @@ class BackupRunner:
             jars = ",".join(map(str, self._connector.jars))
             yield contender(ContenderName.CONNECTOR, "spark_connector", jars, source=broker_pids)
         yield contender(ContenderName.LIMIT, "loopback_copy", source=[log_server_pid])
+        yield contender(ContenderName.HASHED_LIMIT, "loopback_copy", "sha256", source=[log_server_pid])
 
     def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
         work.provide(case)
@@ -162,7 +163,7 @@ class _Workplace:
             yield (
                 Job(
                     bootstrap=self.source.bootstrap,
-                    topics=tuple(map(str, files)) if contender is ContenderName.LIMIT else (topic,),
+                    topics=tuple(map(str, files)) if contender.copies_files else (topic,),
                     folder=str(output),
                     end_offsets=self._end_offsets[topic],
                     backup_compression=contender.backup_compression,

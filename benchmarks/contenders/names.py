@@ -17,6 +17,8 @@ class ContenderName(StrEnum):
     PRODUCER_LOOPS = "producer loop on each core"
     CONNECTOR = "Spark connector"
     LIMIT = "limit"
+    # What a copy can reach that hashes every byte, as a backup has to. Not judged.
+    HASHED_LIMIT = "limit with SHA-256"
 
     @property
     def is_ours(self) -> bool:
@@ -29,6 +31,11 @@ class ContenderName(StrEnum):
     @property
     def is_judged_peer(self) -> bool:
         return self in (ContenderName.CONSUMER_LOOP, ContenderName.PRODUCER_LOOP, ContenderName.CONNECTOR)
+
+    @property
+    def copies_files(self) -> bool:
+        """Whether it is given the brokers' log files, and not their topics."""
+        return self in (ContenderName.LIMIT, ContenderName.HASHED_LIMIT)
 
     @property
     def backup_compression(self) -> str:

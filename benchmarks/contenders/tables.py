@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures
 from benchmarks.report import table
 from benchmarks.summary import NOISY_SHARE, Ratio
@@ -66,7 +65,7 @@ def _comparison_row(each: Comparison) -> list[str]:
     return [
         each.case,
         each.ours,
-        "the limit" if each.contender is ContenderName.LIMIT else f"the {each.contender}",
+        f"the {each.contender}",
         f"{each.wall.median:.2f}",
         _spread(each.wall),
         f"{each.cpu.median:.2f}",
