@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.replication.run import run_seed
 
-SEEDS = range(1, 101)
+SEEDS = range(1, 301)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
