@@ -9,7 +9,7 @@ from tests.simulation.log_workload import LogWorkload
 
 _POWER_CUTS_PER_SEED = 10
 _FIRST_SEED = int(os.environ.get("QUORATE_CRASH_FIRST_SEED", "1"))
-_SEEDS = int(os.environ.get("QUORATE_CRASH_SEEDS", "330"))
+_SEEDS = int(os.environ.get("QUORATE_CRASH_SEEDS", "220"))
 
 
 def test_a_log_keeps_every_synced_batch_and_no_bad_one_over_power_cuts() -> None:
