@@ -271,6 +271,11 @@ class _Step:
             self._disk.cut_power()
 
 
+def content_of(disk: SimulatedDisk, path: str) -> bytes:
+    file = disk.open(path)
+    return file.read(0, file.size())
+
+
 def _nothing() -> None:
     return
 

@@ -66,7 +66,7 @@ _OWN = (
     ConfigDefinition(
         name="broker.session.timeout.ms",
         type=ConfigType.INT,
-        default="1600",  # With an election and a slow first write behind it, still within 2 s.
+        default="1600",  # Leaves time for an election and a first write within 2 s.
         check=at_least(1),
         read_only=True,
         documentation="How long a silent node keeps its partitions; one whose process has ended loses them at once.",

@@ -5,13 +5,9 @@ import pytest
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.storage import checkpoints
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk, content_of
 
 TOPIC_ID = TopicId(UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479"))
-
-
-def content_of(disk: SimulatedDisk, path: str) -> bytes:
-    return disk.open(path).read(0, 1000)
 
 
 def test_offsets_are_read_back(disk: SimulatedDisk) -> None:

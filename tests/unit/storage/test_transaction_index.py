@@ -12,7 +12,7 @@ from quorate.storage.transaction_index import (
     encode_entries,
 )
 from tests.simulation.committed_reader import last_stable_offset
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk, content_of
 from tests.unit.storage.batches import DIRECTORY, append_values, open_log
 from tests.unit.storage.transactions import FIRST, SECOND, committed_values, end, write
 
@@ -34,11 +34,6 @@ def fill(log: PartitionLog) -> list[bytes]:
 
 def index_files(disk: SimulatedDisk) -> list[str]:
     return [f"{DIRECTORY}/{name}" for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
-
-
-def content_of(disk: SimulatedDisk, path: str) -> bytes:
-    file = disk.open(path)
-    return file.read(0, file.size())
 
 
 def test_entries_have_the_bytes_that_apache_kafka_writes() -> None:

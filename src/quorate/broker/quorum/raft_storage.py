@@ -3,7 +3,8 @@
 The log is a partition log like any other: an entry is a record in a batch of its own, so that it can be truncated by
 itself, the batch's leader epoch is the entry's term, and the record's key says what kind of entry it is. Term and vote
 are in ``quorum-state``, the snapshot in ``quorum-snapshot``, each replaced as a whole, with its CRC-32C in a last line.
-A node that finds any of it damaged does not start: it would vote twice, or know of other leaders than the rest.
+A node that finds any of it damaged does not start: it would vote twice, or know of other leaders than the rest. Only
+after a crash the log is cut off at the first entry that is not whole, like every log.
 
 All methods block. They are called one after the other, from a worker thread once the node runs.
 """

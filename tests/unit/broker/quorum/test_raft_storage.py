@@ -6,7 +6,7 @@ from quorate.broker.quorum.raft_storage import LOG_DIRECTORY, RestoredQuorum
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId, Term
 from quorate.raft.entries import Entry, EntryKind, HardState
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk, content_of
 from tests.unit.broker.quorum.quorum_disk import DATA_DIR, entry, new_disk, open_storage, ready, snapshot
 
 
@@ -14,11 +14,6 @@ def restart(disk: SimulatedDisk) -> RestoredQuorum:
     """After a power cut: only what was made durable may be counted on."""
     disk.crash()
     return open_storage(disk).restore()
-
-
-def content_of(disk: SimulatedDisk, path: str) -> bytes:
-    file = disk.open(path)
-    return file.read(0, file.size())
 
 
 def with_each_bit_turned(content: bytes) -> Iterator[bytes]:
