@@ -59,6 +59,9 @@ def _print_sum(reports: list[Report]) -> None:
         f"({sum(report.acknowledged_to_java or 0 for report in reports)} to the Java client), "
         f"{sum(report.read for report in reports)} read, nothing lost, doubled, reordered or skipped"
     )
+    went_back = sum(report.went_back for report in reports)
+    if went_back:
+        print(f"  {went_back:4} times a consumer went back to where an epoch begins, see docs/compatibility.md")
     for name, count in sorted(faults.items()):
         print(f"  {count:4} {name}")
 

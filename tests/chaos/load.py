@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from quorate.kernel.ids import Offset
+from tests.chaos.reading_order import ReadingOrder
 from tests.eventually import eventually
 from tests.simulation.replication.history import History, HistoryBroken
 
@@ -132,7 +133,11 @@ class Tail(Worker):
         super().__init__(shared, name)
         self._consumer = _consumer(bootstrap, name, **settings)
         self._consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITION_COUNT)])
-        self._next = dict.fromkeys(range(PARTITION_COUNT), 0)
+        self._orders = [ReadingOrder() for _ in range(PARTITION_COUNT)]
+
+    @property
+    def went_back(self) -> int:
+        return sum(order.went_back for order in self._orders)
 
     def step(self) -> None:
         for message in self._consumer.consume(500, 0.1):
@@ -143,13 +148,15 @@ class Tail(Worker):
         self._consumer.close()
 
     def _take(self, message: Message) -> None:
-        partition, offset, value = message.partition(), message.offset(), message.value()
+        partition, offset, value, epoch = message.partition(), message.offset(), message.value(), message.leader_epoch()
         assert partition is not None
         assert offset is not None
         assert isinstance(value, bytes)
-        if offset != self._next[partition]:
-            raise HistoryBroken(f"{self.name} skipped from {self._next[partition]} to {offset} of {partition}")
-        self._next[partition] = offset + 1
+        assert epoch is not None
+        try:
+            self._orders[partition].read(offset, epoch)
+        except HistoryBroken as error:
+            raise HistoryBroken(f"{self.name}, partition {partition}: {error}") from None
         self.shared.tell(lambda history: history.read(partition, Offset(offset), value, self.name))
 
 

@@ -42,6 +42,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int]
     #: Between two acknowledgements, over all writers; long where all nodes were killed.
     longest_silence_s: float
+    #: How often a consumer went back to where an epoch begins.
+    went_back: int
 
 
 def run_chaos(folder: Path, chaos: Round) -> Report:
@@ -59,11 +61,11 @@ def run_chaos(folder: Path, chaos: Round) -> Report:
             Writer(shared, cluster.bootstrap, "b", is_idempotent=False),
             *([] if java is None else [java]),
         ]
-        readers: list[Worker] = [
+        tails = [
             Tail(shared, cluster.bootstrap, "tail"),
             Tail(shared, cluster.bootstrap, "near-tail", **{"client.rack": rack_of(chaos.node_ids[1])}),
-            GroupMember(shared, cluster.bootstrap),
         ]
+        readers: list[Worker] = [*tails, GroupMember(shared, cluster.bootstrap)]
         for worker in [*writers, *readers]:
             worker.start()
         if java is not None:
@@ -80,6 +82,7 @@ def run_chaos(folder: Path, chaos: Round) -> Report:
             read=history.read_count,
             faults=faults,
             longest_silence_s=round(shared.longest_silence_s, 1),
+            went_back=sum(tail.went_back for tail in tails),
         )
 
 

@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.client.kafka_client import KafkaClient
+from tests.answer_proxies import LossyProxy
 from tests.backup_commands import Backups, create_topics, produce
-from tests.lossy_proxy import LossyProxy
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, all_records, client_of, without_offsets
 from tests.spark_session import InThisProcess, run_in_process

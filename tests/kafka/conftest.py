@@ -8,6 +8,7 @@ import pytest
 
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
+from tests.kafka.leadership import Leadership
 from tests.kafka.secured_kafka import SecuredKafka
 from tests.peers.quorate_node import QuorateNode
 
@@ -66,6 +67,13 @@ def client(kafka: SecuredKafka, open_client: OpenClient) -> KafkaClient:
 @pytest.fixture
 def any_client(any_cluster: Cluster, open_client: OpenClient) -> KafkaClient:
     return open_client(any_cluster.bootstrap)
+
+
+@pytest.fixture
+def leadership(kafka: SecuredKafka) -> Iterator[Leadership]:
+    leadership = Leadership(kafka.bootstrap)
+    yield leadership
+    leadership.close()
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ LISTENERS = {
     "MTLS": "SSL",
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",
     "SASL_SSL": "SASL_SSL",
+    # Brokers send clients of this one to where a test may have put a proxy.
+    "PROXIED": "PLAINTEXT",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -47,7 +49,11 @@ class SecuredKafka(ApacheKafka):
         )
 
     def listener(self, name: str) -> tuple[str, ...]:
-        return tuple(f"127.0.0.1:{self._port(node_id, name)}" for node_id in NODE_IDS)
+        return tuple(f"127.0.0.1:{self.port(node_id, name)}" for node_id in NODE_IDS)
+
+    def proxy_port(self, node_id: int) -> int:
+        """Where the broker says that its listener ``PROXIED`` is."""
+        return self.port(node_id, "PROXY")
 
     def add_scram_credentials(self, tool_shell: ToolShell) -> None:
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
@@ -57,13 +63,14 @@ class SecuredKafka(ApacheKafka):
                 *("--entity-name", USERNAME, "--add-config", f"{mechanism}=[iterations=8192,password={PASSWORD}]"),
             )
 
-    def _port(self, node_id: int, listener: str) -> int:
+    def port(self, node_id: int, listener: str) -> int:
         return self._ports.setdefault((node_id, listener), free_port())
 
     def _settings(self, node: ApacheKafkaNode) -> dict[str, str]:
-        addresses = {name: f"{name}://127.0.0.1:{self._port(node.node_id, name)}" for name in LISTENERS}
+        addresses = {name: f"{name}://127.0.0.1:{self.port(node.node_id, name)}" for name in LISTENERS}
         settings = super()._settings(node)
         settings["listeners"] = ",".join([settings["listeners"], *addresses.values()])
+        addresses["PROXIED"] = f"PROXIED://127.0.0.1:{self.proxy_port(node.node_id)}"
         settings["advertised.listeners"] = ",".join([settings["advertised.listeners"], *addresses.values()])
         settings["listener.security.protocol.map"] += "," + ",".join(
             f"{name}:{protocol}" for name, protocol in LISTENERS.items()

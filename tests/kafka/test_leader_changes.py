@@ -19,13 +19,6 @@ from tests.kafka.test_fetch import iterate_each
 from tests.kafka.writing import records_of, values, values_of, write
 
 
-@pytest.fixture
-def leadership(kafka: SecuredKafka) -> Iterator[Leadership]:
-    leadership = Leadership(kafka.bootstrap)
-    yield leadership
-    leadership.close()
-
-
 def assigned(client: KafkaClient, topic: str, *replicas: tuple[int, ...], **configs: str) -> None:
     client.topics.create(
         [
