@@ -18,11 +18,11 @@ from benchmarks.cluster import admin_wire
 from benchmarks.cluster.admin_wire import PartitionView
 from benchmarks.cluster.asking import Asking
 from benchmarks.cluster.cases import Client, ClusterSettings, Fault, Rounds
-from benchmarks.cluster.network import Network
 from benchmarks.cluster.probe import Probe
 from benchmarks.cluster.systems import NODE_IDS, ClusterNode, ClusterSystem, bootstrap_servers
 from benchmarks.connection import Connection
 from benchmarks.measurements import prepared_batches
+from tests.peers.network import Network
 
 TOPIC = "failover"
 # Each node leads one partition.

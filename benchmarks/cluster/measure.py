@@ -11,7 +11,6 @@ from benchmarks.cluster import cases
 from benchmarks.cluster.asking import Asking
 from benchmarks.cluster.cases import Client, ClusterSettings, Part, Rounds
 from benchmarks.cluster.failover import FailoverRunner, Round
-from benchmarks.cluster.network import Network, NetworkUnavailable
 from benchmarks.cluster.report import make_report, render, save
 from benchmarks.cluster.systems import NODE_IDS, ClusterSystem, KafkaCluster, QuorateCluster
 from benchmarks.cluster.throughput import ThroughputRunner
@@ -20,6 +19,7 @@ from benchmarks.report import Environment
 from benchmarks.samples import Sample
 from benchmarks.systems import Durability
 from tests.peers.jars import PeersUnavailableError, kafka_classpath
+from tests.peers.network import Network, NetworkUnavailable
 
 Say = Callable[[str], None]
 _READY_TIMEOUT_S = 120.0

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.cluster.network import Network
 from benchmarks.systems import KAFKA_JVM_OPTIONS, ApacheKafkaSystem, Durability, QuorateSystem
 from tests.peers.apache_kafka import ApacheKafka, ApacheKafkaNode
 from tests.peers.child_process import ChildProcess, free_port
 from tests.peers.jars import java_command
+from tests.peers.network import Network
 
 NODE_IDS = (7, 100, 4001)
 LOOPBACK = "127.0.0.1"

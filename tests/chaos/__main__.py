@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.chaos.cluster import FIVE_NODE_IDS, NODE_IDS
+from tests.chaos.cluster import FIVE_NODE_IDS, NODE_IDS, Wires
 from tests.chaos.run import Report, Round, run_chaos
 
 _ROUND_S = 60.0
@@ -29,7 +29,7 @@ def main() -> int:
             seconds=min(left_s, _ROUND_S),
             durability=durability,
             node_ids=(NODE_IDS, FIVE_NODE_IDS)[seed // 2 % 2],
-            has_links=seed % 4 != 0,
+            wires=list(Wires)[seed % len(Wires)],
         )
         report = _run(chaos)
         print(f"{chaos}: {report}", flush=True)

@@ -3,6 +3,7 @@
 Start and restart them from the main thread.
 """
 
+import enum
 import itertools
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from typing import Self
 from tests.chaos.links import Link, Links
 from tests.chaos.small_disk import SmallDisk
 from tests.peers.child_process import free_port
+from tests.peers.network import Network, NetworkUnavailable
 from tests.peers.quorate_node import QUORATE, QuorateNode, TomlValue, ready_line
 
 NODE_IDS = (7, 100, 4001)
@@ -32,6 +34,17 @@ _CONFIGS: dict[str, TomlValue] = {
 }
 
 
+class Wires(enum.StrEnum):
+    """What is between the nodes, and how it can be bad."""
+
+    #: Nothing but the loopback: always good.
+    LOOPBACK = "loopback"
+    #: Proxies before the nodes: slow, lossy, cut and reset.
+    PROXIES = "proxies"
+    #: A network for each node: cut, for clients as well. Needs root; proxies stand in for it elsewhere.
+    NAMESPACES = "namespaces"
+
+
 class ProcessCluster:
     """Every node is in a rack of its own, and a voter unless it was added later."""
 
@@ -42,7 +55,7 @@ class ProcessCluster:
         *,
         node_ids: Sequence[int] = NODE_IDS,
         configs: Mapping[str, TomlValue] | None = None,
-        has_links: bool = False,
+        wires: Wires = Wires.LOOPBACK,
         has_small_disk: bool = False,
     ) -> None:
         self._folder = folder
@@ -50,6 +63,9 @@ class ProcessCluster:
         self._configs = {**_CONFIGS, **(configs or {})}
         self._voter_ids = tuple(node_ids)
         self._peer_ports = {node_id: free_port() for node_id in node_ids}
+        #: Where each node has one of its own.
+        self.network = _network(node_ids) if wires is Wires.NAMESPACES else None
+        has_links = wires is not Wires.LOOPBACK and self.network is None
         self._all_links = Links(Random(1)) if has_links else None
         #: In front of each voter, where there are any.
         self.links: dict[int, Link] = {}
@@ -77,6 +93,8 @@ class ProcessCluster:
             self.small_disk.unmount()
         if self._all_links is not None:
             self._all_links.close()
+        if self.network is not None:
+            self.network.__exit__(kind, error, trace)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -130,6 +148,8 @@ class ProcessCluster:
         """One more, which joins by itself and has no vote."""
         node_id = next(self._added)
         self._peer_ports[node_id] = free_port()
+        if self.network is not None:
+            self.network.add(node_id)
         self._nodes[node_id] = self._make(node_id)
         self.start(node_id)
         return node_id
@@ -153,20 +173,33 @@ class ProcessCluster:
                 "cluster_id": "chaos",
                 "rack": rack_of(node_id),
                 "durability": self._durability,
-                "peer_listen": f"127.0.0.1:{self._peer_ports[node_id]}",
+                "peer_listen": f"{self._host(node_id)}:{self._peer_ports[node_id]}",
                 "peer_advertised": self._peer_address(node_id),
                 "voters": addresses,
             },
             configs=self._configs,
+            host=self._host(node_id),
+            command_start=() if self.network is None else self.network.command(node_id),
         )
+
+    def _host(self, node_id: int) -> str:
+        return "127.0.0.1" if self.network is None else self.network.hosts[node_id]
 
     def _peer_address(self, node_id: int) -> str:
         link = self.links.get(node_id)
-        return f"127.0.0.1:{self._peer_ports[node_id]}" if link is None else link.address
+        return f"{self._host(node_id)}:{self._peer_ports[node_id]}" if link is None else link.address
 
 
 def rack_of(node_id: int) -> str:
     return f"rack-{node_id}"
+
+
+def _network(node_ids: Sequence[int]) -> Network | None:
+    try:
+        return Network(node_ids).__enter__()
+    except NetworkUnavailable as error:
+        print(f"no network is cut, proxies stand in for it: {error}", file=sys.stderr)
+        return None
 
 
 def _small_disk(folder: Path) -> SmallDisk | None:

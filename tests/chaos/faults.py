@@ -14,6 +14,8 @@ from tests.chaos.load import TOPIC
 from tests.simulation.replication.history import HistoryBroken
 
 _REMOVAL_ATTEMPTS = 5
+#: Before the rest of a cut: together longer than a node's session.
+_LONG_CUT_S = 1.5
 
 
 class NodeFaults:
@@ -101,30 +103,47 @@ class NodeFaults:
         return self._random.choice(leaders or list(running))
 
 
-class LinkWeather(threading.Thread):
-    """Slow, lossy and cut links between nodes, while other things happen to the nodes themselves."""
+class Weather(threading.Thread):
+    """Bad links between nodes, one after the other, while other things happen to the nodes themselves."""
 
     def __init__(self, cluster: ProcessCluster, random: Random) -> None:
         super().__init__(name="weather", daemon=True)
-        self._cluster = cluster
-        self._random = random
-        self._ends = threading.Event()
+        self.cluster = cluster
+        self.random = random
         self.counts: Counter[str] = Counter()
+        self._ends = threading.Event()
+        self._failure: Exception | None = None
+
+    def strike(self) -> tuple[str, Callable[[], None]]:
+        """Make something bad; returns what it is called, and how it is made good again."""
+        raise AssertionError("there is no weather here")
 
     def run(self) -> None:
-        faults = [self._slow, self._lossy, self._deaf, self._mute, self._cut_off, self._broken]
-        while not self._ends.is_set():
-            link = self._random.choice(list(self._cluster.links.values()))
-            fault = self._random.choice(faults)
-            self.counts[f"link_{fault.__name__.strip('_')}"] += 1
-            fault(link)
-            self._ends.wait(self._random.uniform(0.1, 1.5))
-            link.heal()
-            self._ends.wait(self._random.uniform(0.1, 0.5))
+        try:
+            while not self._ends.is_set():
+                name, heal = self.strike()
+                self.counts[name] += 1
+                self._ends.wait(self.random.uniform(0.1, 1.5))
+                heal()
+                self._ends.wait(self.random.uniform(0.1, 0.5))
+        except Exception as error:
+            self._failure = error
 
     def end(self) -> None:
         self._ends.set()
         self.join(30)
+        if self._failure is not None:
+            raise self._failure
+
+
+class LinkWeather(Weather):
+    """Slow, lossy and cut, by the proxies between the nodes."""
+
+    def strike(self) -> tuple[str, Callable[[], None]]:
+        link = self.random.choice(list(self.cluster.links.values()))
+        fault = self.random.choice([self._slow, self._lossy, self._deaf, self._mute, self._cut_off, self._broken])
+        fault(link)
+        return f"link_{fault.__name__.strip('_')}", link.heal
 
     def _slow(self, link: Link) -> None:
         link.inbound.delay_s = link.outbound.delay_s = 0.05
@@ -144,4 +163,18 @@ class LinkWeather(threading.Thread):
         link.inbound.is_cut = link.outbound.is_cut = True
 
     def _broken(self, _: Link) -> None:
-        self._cluster.break_links()
+        self.cluster.break_links()
+
+
+class NetworkWeather(Weather):
+    """Networks of nodes that are cut, one way or both: neither other nodes nor clients get through."""
+
+    def strike(self) -> tuple[str, Callable[[], None]]:
+        network = self.cluster.network
+        assert network is not None
+        node_id = self.random.choice(self.cluster.node_ids)
+        fault = self.random.choice([network.cut, network.deafen, network.silence])
+        fault(node_id)
+        if self.random.random() < 0.3:
+            self._ends.wait(_LONG_CUT_S)
+        return f"network_{fault.__name__}", lambda: network.mend(node_id)

@@ -9,8 +9,8 @@ import msgspec
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.chaos.cluster import NODE_IDS, ProcessCluster, rack_of
-from tests.chaos.faults import LinkWeather, NodeFaults
+from tests.chaos.cluster import NODE_IDS, ProcessCluster, Wires, rack_of
+from tests.chaos.faults import LinkWeather, NetworkWeather, NodeFaults, Weather
 from tests.chaos.java_writer import JavaWriter
 from tests.chaos.load import PARTITION_COUNT, TOPIC, GroupMember, SharedHistory, Tail, Worker, Writer, read_everything
 from tests.eventually import eventually
@@ -30,8 +30,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     least_faults: int = 1
     durability: str = "fsync"
     node_ids: tuple[int, ...] = NODE_IDS
-    #: The nodes talk through links that are bad now and then. A killed process is not known at once through them.
-    has_links: bool = False
+    #: But for the loopback they are bad now and then. A killed process is not known at once through proxies.
+    wires: Wires = Wires.LOOPBACK
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def run_chaos(folder: Path, chaos: Round) -> Report:
     """Raises ``HistoryBroken`` where anything was lost, doubled, reordered, skipped or hung."""
     with ProcessCluster(
-        folder, chaos.durability, node_ids=chaos.node_ids, has_links=chaos.has_links, has_small_disk=True
+        folder, chaos.durability, node_ids=chaos.node_ids, wires=chaos.wires, has_small_disk=True
     ) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
@@ -96,7 +96,7 @@ def _java_writer(shared: SharedHistory, cluster: ProcessCluster, folder: Path) -
 
 def _break_things(cluster: ProcessCluster, admin: AdminClient, shared: SharedHistory, chaos: Round) -> dict[str, int]:
     faults = NodeFaults(cluster, admin, Random(chaos.seed))
-    weather = LinkWeather(cluster, Random(chaos.seed)) if chaos.has_links else None
+    weather = _weather(cluster, Random(chaos.seed))
     deadline = time.monotonic() + chaos.seconds
     time.sleep(1)
     if weather is not None:
@@ -107,6 +107,12 @@ def _break_things(cluster: ProcessCluster, admin: AdminClient, shared: SharedHis
         return dict(faults.counts)
     weather.end()
     return dict(faults.counts + weather.counts)
+
+
+def _weather(cluster: ProcessCluster, random: Random) -> Weather | None:
+    if cluster.network is not None:
+        return NetworkWeather(cluster, random)
+    return LinkWeather(cluster, random) if cluster.links else None
 
 
 def _all_in_sync(admin: AdminClient) -> bool:

@@ -10,7 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.cli import app
+from quorate.cli.cluster_image import describe_image
+from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
+from quorate.metadata.image import MetadataImage
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port
@@ -140,6 +143,25 @@ def test_node_that_is_down_is_removed(cluster: ClusterInProcess) -> None:
 
     found = status(cluster)
     assert [node["node_id"] for node in found["nodes"]] == [7, 100]
+    assert found["healthy"], found
+
+
+def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(
+    cluster: ClusterInProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, "orders", partitions=3, replication_factor=2)
+    old_states = [MetadataImage()]
+
+    def describe(client: KafkaClient) -> MetadataImage:
+        return old_states.pop() if old_states else describe_image(client)
+
+    monkeypatch.setattr("quorate.cli.cluster_image.describe_image", describe)
+
+    removed = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+
+    assert removed.status == 0, removed
+    found = status(cluster)
+    assert [(node["node_id"], node["replicas"]) for node in found["nodes"]] == [(7, 3), (100, 3)]
     assert found["healthy"], found
 
 

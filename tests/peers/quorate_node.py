@@ -1,7 +1,7 @@
 """A Quorate node as a child process: the installed command, a real port, real files."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,9 +19,19 @@ class QuorateNode:
     """One node. Stop it or kill it, start it again: data directory, port and settings stay."""
 
     def __init__(
-        self, folder: Path, *, node_id: int, settings: Mapping[str, TomlValue], configs: Mapping[str, TomlValue]
+        self,
+        folder: Path,
+        *,
+        node_id: int,
+        settings: Mapping[str, TomlValue],
+        configs: Mapping[str, TomlValue],
+        host: str = "127.0.0.1",
+        command_start: Sequence[str] = (),
     ) -> None:
+        """``command_start``: what the command begins with, where the node runs on a network of its own."""
         self.node_id = node_id
+        self._host = host
+        self._command_start = command_start
         self.port = free_port()
         self.data_dir = folder / "data"
         self._config_path = folder / "node.toml"
@@ -52,7 +62,7 @@ class QuorateNode:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def process(self) -> ChildProcess:
@@ -70,7 +80,8 @@ class QuorateNode:
 
     def launch(self) -> None:
         """Start the process, which may need others to become ready."""
-        self._process = ChildProcess([str(QUORATE), "serve", "--config", str(self._config_path)], self._log_path)
+        command = [*self._command_start, str(QUORATE), "serve", "--config", str(self._config_path)]
+        self._process = ChildProcess(command, self._log_path)
 
     def wait_until_ready(self) -> None:
         self.process.wait_for_output(ready_line, f"node {self.node_id} to be ready", START_TIMEOUT_S)

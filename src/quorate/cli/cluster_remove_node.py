@@ -1,5 +1,6 @@
 """``quorate cluster remove-node``: empty a node, take it out of the quorum and off the list of brokers."""
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 #: A node that hears of the removal later than this is slow or cut off; it will not be waited for.
 _ALL_KNOW_WITHIN_MS = 5_000
+#: How often it is emptied, where it gets replicas meanwhile or those who are asked have not heard of some.
+_DRAINS = 10
+_BETWEEN_DRAINS_S = 0.5
 
 
 def remove_node(
@@ -34,15 +38,24 @@ def remove_node(
         if quorum.voters == [node]:
             raise QuorateError(f"node {node} is the only voter of the quorum: promote another one first")
         if node in known.brokers and not force:
-            _drain(client, node)
+            _empty(client, node)
         # The quorum first: for that the node's own vote may still be needed.
         client.quorum.remove_member(node, known.cluster_id)
-        client.brokers.unregister(node)
+        client.brokers.unregister(node, even_with_replicas=force)
         # The node itself too, which ends when it hears: whoever looks next, wherever, sees the node gone.
         unaware = client.brokers.wait_until_forgotten(node, known.brokers.values(), _ALL_KNOW_WITHIN_MS)
     print(f"removed node {node}", flush=True)
     if unaware:
         print(f"not yet known to {node_list(unaware)}", flush=True)
+
+
+def _empty(client: "KafkaClient", node: NodeId) -> None:
+    for _ in range(_DRAINS):
+        _drain(client, node)
+        if client.brokers.is_empty(node):
+            return
+        time.sleep(_BETWEEN_DRAINS_S)
+    raise QuorateError(f"node {node} is given replicas again and again: run the command again")
 
 
 def _drain(client: "KafkaClient", node: NodeId) -> None:
@@ -62,6 +75,3 @@ def _drain(client: "KafkaClient", node: NodeId) -> None:
         carry_out(client, plan)
     if leaving:
         wait_for_moves(client, leaving)
-    left = describe_image(client).replica_count(node)
-    if left:
-        raise QuorateError(f"node {node} has been given {left} new replicas meanwhile: run the command again")

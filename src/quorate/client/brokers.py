@@ -11,11 +11,12 @@ from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection
 from quorate.client.errors import Disconnected
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
 from quorate.protocol.errors import ProtocolError
+from quorate.protocol.extensions import CautiousUnregisterBrokerRequest
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from quorate.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from quorate.protocol.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -42,9 +43,25 @@ class Brokers:
         """All that are registered; clusters that cannot tell of fenced ones name those at work only."""
         return self._cluster.retry("DescribeCluster", self._registered)
 
-    def unregister(self, node_id: NodeId) -> None:
-        """Forget the broker for good, whatever it holds. One that is not known is no failure."""
-        request = UnregisterBrokerRequest(broker_id=node_id)
+    def unregister(self, node_id: NodeId, *, even_with_replicas: bool) -> None:
+        """Forget the broker for good; one that is not known is no failure."""
+        self._unregister(
+            CautiousUnregisterBrokerRequest(broker_id=node_id, only_without_replicas=not even_with_replicas)
+        )
+
+    def is_empty(self, node_id: NodeId) -> bool:
+        """Whether the broker holds no replica, by the word of the controller: any other broker may know less."""
+        request = CautiousUnregisterBrokerRequest(broker_id=node_id, only_without_replicas=True, validate_only=True)
+        try:
+            self._unregister(request)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_REQUEST:
+                raise
+            return False
+        return True
+
+    def _unregister(self, request: CautiousUnregisterBrokerRequest) -> None:
+        node_id = NodeId(request.broker_id)
 
         def attempt() -> None:
             answer = ask_other_than(self._cluster, node_id, request, UnregisterBrokerResponse)

@@ -4,7 +4,7 @@ Plans are reassignments: each partition keeps all its replicas until the new one
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
@@ -16,7 +16,7 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.decisions import Decision
 from quorate.metadata.elections import ElectionRules
-from quorate.metadata.image import MetadataImage, TopicPartition
+from quorate.metadata.image import MetadataImage, PartitionState, TopicPartition
 from quorate.metadata.image_parts import without
 from quorate.metadata.placement import PlacementLoad
 from quorate.metadata.reassignment import decide_reassignments
@@ -57,9 +57,35 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
 def rebalance_plan(image: MetadataImage, *, max_moves: int | None = None) -> tuple[PartitionReassignment, ...]:
     """The moves that even out replicas, then the changes of order that even out preferred leaders.
 
-    A change of order moves no data; the new first replicas lead after the next preferred election.
+    A change of order moves no data; the new first replicas lead after the next preferred election. What brokers held
+    that are gone comes first, however much it is.
     """
-    return _Rebalance(image).plan(max_moves)
+    lost = replacement_plan(image)
+    replaced = {(move.topic, move.partition) for move in lost}
+    moves = _Rebalance(image).plan(max_moves)
+    return (*lost, *(move for move in moves if (move.topic, move.partition) not in replaced))
+
+
+def replacement_plan(image: MetadataImage) -> tuple[PartitionReassignment, ...]:
+    """Who takes the replicas of brokers that are gone for good, where there are brokers that can."""
+    load = PlacementLoad(image)
+    plan = []
+    for name, state in _partitions_of_gone_brokers(image):
+        target = list(state.target_replicas)
+        for rank, node in enumerate(target):
+            others = [image.brokers[other] for other in target if other in image.brokers]
+            if node not in image.brokers and any(image.is_active(other) for other in image.brokers.keys() - {*target}):
+                target[rank] = load.best(others).node_id
+                load.replicas[target[rank]] += 1
+        if image.brokers.keys() >= {*target}:
+            plan.append(PartitionReassignment(topic=name.topic, partition=name.partition, replicas=tuple(target)))
+    return tuple(plan)
+
+
+def _partitions_of_gone_brokers(image: MetadataImage) -> Iterable[tuple[TopicPartition, PartitionState]]:
+    gone = sorted(image.hosted.keys() - image.brokers.keys())
+    found = {name: state for node in gone for name, state in image.hosted_partitions(node)}
+    return [(name, state) for name, state in found.items() if not image.brokers.keys() >= {*state.target_replicas}]
 
 
 def _replacing(name: TopicPartition, replicas: tuple[NodeId, ...], old: NodeId, new: NodeId) -> PartitionReassignment:

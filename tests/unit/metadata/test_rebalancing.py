@@ -6,11 +6,14 @@ from quorate.metadata.commands import (
     AlterPartitionReassignments,
     CreateTopic,
     DrainBroker,
+    PartitionReassignment,
     RebalancePartitions,
     UnregisterBroker,
 )
-from quorate.metadata.rebalancing import rebalance_plan
+from quorate.metadata.rebalancing import rebalance_plan, replacement_plan
 from tests.unit.metadata.cluster import Cluster
+
+MOVED = tuple(map(NodeId, (7, 100, 5000)))
 
 
 def settle(cluster: Cluster) -> None:
@@ -114,3 +117,39 @@ def test_a_drain_without_a_broker_to_take_over_is_refused() -> None:
         ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     ]
+
+
+def test_replicas_of_a_broker_that_is_gone_are_replaced() -> None:
+    cluster = Cluster(nodes=(7, 100, 4001, 5000))
+    cluster.create((5000, 7, 100), (7, 100, 4001), (100, 4001, 5000))
+    cluster.do(UnregisterBroker(node_id=NodeId(5000), even_with_replicas=True))
+
+    plan = {move.partition: move.replicas for move in replacement_plan(cluster.image)}
+
+    assert plan == {0: (4001, 7, 100), 2: (100, 4001, 7)}
+    cluster.do(RebalancePartitions())
+    settle(cluster)
+    assert replacement_plan(cluster.image) == ()
+    assert cluster.image.replica_count(NodeId(5000)) == 0
+    assert all(not cluster.state(index).is_reassigning for index in range(3))
+
+
+def test_a_move_to_a_broker_that_is_gone_goes_elsewhere() -> None:
+    cluster = Cluster(nodes=(7, 100, 4001, 5000))
+    cluster.create((7, 100, 4001))
+    move = PartitionReassignment(topic=cluster.name().topic, partition=cluster.name().partition, replicas=MOVED)
+    cluster.do(AlterPartitionReassignments(reassignments=(move,)))
+    cluster.do(UnregisterBroker(node_id=NodeId(5000), even_with_replicas=True))
+
+    cluster.do(RebalancePartitions())
+
+    assert set(cluster.state(0).replicas) == {7, 100, 4001}
+    assert not cluster.state(0).is_reassigning
+
+
+def test_replicas_that_nobody_can_take_stay_where_they_are_named() -> None:
+    cluster = Cluster()
+    cluster.create((7, 100, 4001))
+    cluster.do(UnregisterBroker(node_id=NodeId(4001), even_with_replicas=True))
+
+    assert replacement_plan(cluster.image) == ()

@@ -1,4 +1,6 @@
-"""Keeps the cluster in balance without an operator: leaders go back to where they belong, a new node gets its share.
+"""Keeps the cluster in balance without an operator.
+
+Leaders go back to where they belong, a new node gets its share, and what a node held that was removed goes to others.
 
 Runs on the quorum leader. A look comes some time after something changed, never because time passes: a cluster in
 which nothing happens does nothing.
@@ -12,11 +14,19 @@ import msgspec
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import NodeId
 from quorate.kernel.leaders import QuorumLeader
-from quorate.metadata.commands import Command, ElectionKind, ElectLeaders, RebalancePartitions
+from quorate.metadata.commands import (
+    AlterPartitionReassignments,
+    Command,
+    ElectionKind,
+    ElectLeaders,
+    RebalancePartitions,
+)
 from quorate.metadata.elections import preferred_leader_imbalance
 from quorate.metadata.image import Delta, MetadataImage
 from quorate.metadata.reassignment import list_reassignments
+from quorate.metadata.rebalancing import replacement_plan
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +54,8 @@ class AutomaticBalance:
         self._timer: asyncio.TimerHandle | None = None
         self._work: asyncio.Task[None] | None = None
         self._stopped = False
+        #: Brokers that have had replicas. One that has none any more was emptied, and is not to be filled again.
+        self._were_filled: set[NodeId] = set()
 
     def start(self) -> None:
         self._store.subscribe(self._metadata_changed)
@@ -60,8 +72,10 @@ class AutomaticBalance:
         if self._timer is None and not self._stopped and self._own_leadership() is not None:
             self._timer = self._loop.call_later(self._config.delay_ms / 1000, self._look)
 
-    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
         if delta.changed_brokers or delta.changed_partitions:
+            self._were_filled &= image.brokers.keys()
+            self._were_filled |= image.brokers.keys() & image.hosted.keys()
             self.look_soon()
 
     def _look(self) -> None:
@@ -81,9 +95,13 @@ class AutomaticBalance:
 
     def _due(self, image: MetadataImage, leadership: QuorumLeader) -> list[Command]:
         due: list[Command] = []
-        if self._config.fills_new_nodes and _has_empty_node(image) and not list_reassignments(image):
+        if self._config.fills_new_nodes and self._has_new_node(image) and not list_reassignments(image):
             logger.info("a node without replicas gets its share node=%s", leadership.node_id)
             due.append(RebalancePartitions())
+        lost = replacement_plan(image) if self._config.fills_new_nodes else ()
+        if lost:
+            logger.info("replicas of removed nodes go elsewhere node=%s partitions=%s", leadership.node_id, len(lost))
+            due.append(AlterPartitionReassignments(reassignments=lost))
         favoured = leadership if self._config.favours_quorum_leader else None
         misplaced = preferred_leader_imbalance(image, favoured) if self._config.moves_leaders else ()
         if misplaced:
@@ -91,8 +109,8 @@ class AutomaticBalance:
             due.append(ElectLeaders(kind=ElectionKind.PREFERRED, partitions=misplaced))
         return due
 
-
-def _has_empty_node(image: MetadataImage) -> bool:
-    """One that has just joined, in a cluster that has something to share."""
-    counts = [image.replica_count(broker.node_id) for broker in image.brokers.values() if broker.is_active]
-    return 0 in counts and sum(counts) > len(counts)
+    def _has_new_node(self, image: MetadataImage) -> bool:
+        """One that has just joined, in a cluster that has something to share."""
+        counts = {node: image.replica_count(node) for node, broker in image.brokers.items() if broker.is_active}
+        are_new = any(not count and node not in self._were_filled for node, count in counts.items())
+        return are_new and sum(counts.values()) > len(counts)

@@ -1,0 +1,14 @@
+"""Kafka's messages with fields of Quorate's own, behind tags that Apache Kafka passes over (KIP-482)."""
+
+from typing import Annotated
+
+from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from quorate.protocol.schema import Bool, Tagged
+
+
+class CautiousUnregisterBrokerRequest(UnregisterBrokerRequest, frozen=True, kw_only=True, gc=False):
+    """Kafka's own never cares whether the broker holds replicas, and whoever looks before asks may see an old state."""
+
+    only_without_replicas: Annotated[Bool, Tagged(10_000)] = False
+    #: Say what would happen, and change nothing.
+    validate_only: Annotated[Bool, Tagged(10_001)] = False
