@@ -4,20 +4,14 @@ The child is told to die with the thread that started it, so that an interrupted
 children from the main thread. Only this very process is ever signalled, by its pid.
 """
 
-import random
 import shutil
 import signal
-import socket
 import subprocess
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from quorate.testing.free_ports import free_ports
 from tests.eventually import eventually
-
-# Below the range that the system hands to outgoing connections (32768 and up): a port stays free while its node is
-# down, and a client that retries cannot connect to itself.
-PORTS = range(20_000, 32_000)
 
 
 class ChildProcess:
@@ -71,23 +65,9 @@ class ChildProcess:
             return self._popen.returncode
 
 
-_given_lately: deque[int] = deque(maxlen=1000)
-
-
 def free_port() -> int:
-    """A loopback port that nothing listens on, and that was not given to somebody who has yet to listen on it."""
-    while True:
-        port = random.choice(PORTS)
-        if port in _given_lately:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _given_lately.append(port)
-        return port
+    """A loopback port that nothing listens on, and that nobody else is given."""
+    return free_ports(1)[0]
 
 
 def _dying_with_parent() -> list[str]:

@@ -45,7 +45,7 @@ _OWN = (
         type=ConfigType.BOOLEAN,
         default="true",
         read_only=True,
-        documentation="Whether a node that joins the cluster gets its share of the replicas.",
+        documentation="Whether a node that joins gets its share of the replicas, and others what a removed one held.",
     ),
     ConfigDefinition(
         name="leader.imbalance.check.interval.seconds",
