@@ -55,6 +55,25 @@ def test_a_node_that_does_not_lead_names_the_leader_its_epoch_and_its_address(cl
         assert old.current_leader.leader_id == -1  # The version has no room for it.
 
 
+def test_a_producers_batches_keep_their_order_where_the_first_came_before_the_node_led(
+    cluster: ClusterInProcess,
+) -> None:
+    topic = ReplicatedTopic(cluster, "orders", (7, 100), {"min.insync.replicas": "1"})
+    topic.wait_for_isr(7, 100)
+
+    def send(sequence: int) -> int:
+        answer = topic.produce(100, b"%d" % sequence, producer_id=500, sequence=sequence)
+        return answer.responses[0].partition_responses[0].error_code
+
+    assert send(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    topic.kill(7)
+    topic.wait_for_leader(100)
+    # Neither taken before the first, nor told to be out of order: a client may take a new epoch for that.
+    assert send(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [send(sequence) for sequence in (0, 1)] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert topic.read() == [b"0", b"1"]
+
+
 def test_acks_all_on_many_partitions_works_from_whichever_node_the_client_knows(cluster: ClusterInProcess) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_topics([NewTopic("wide", num_partitions=30, replication_factor=3)])["wide"].result(20)

@@ -160,7 +160,6 @@ class Partition:
         self.following = None
         self.asking_followers.clear()
         self.first_writes.end_reign()
-        self._put_off.clear()
         self._settle(self._acks.close(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def require_leading(self) -> LeaderReplica:
@@ -178,7 +177,7 @@ class Partition:
     # As leader.
 
     def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
-        self._put_off.require_turn(batches, now_ms)
+        self._put_off.require_turn(batches, now_ms, self.log.producers)
         try:
             leading = self._require_writable(acks_all=acks_all)
             info = self.log.append_as_leader(
@@ -190,6 +189,10 @@ class Partition:
         self._put_off.written(batches)
         self._appended(leading)
         return info
+
+    def refuse_as_follower(self, batches: memoryview, now_ms: int) -> None:
+        """A producer takes this node for the leader, which it may become: what comes behind the batch has to wait."""
+        self._put_off.refused(batches, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
 
     def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
         """End a producer's transaction. What was being verified for it comes too late."""

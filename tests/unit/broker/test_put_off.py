@@ -7,9 +7,11 @@ from quorate.broker.partition import Partition
 from quorate.broker.put_off import PutOff
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.replication.leader_events import MembershipChanged, PartitionMembership
+from quorate.storage.producer_state import ProducerStates
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
 from tests.unit.broker.replication.replicas import FOLLOWER, LEADER, Replicas, lead, run
@@ -28,9 +30,11 @@ def batch(sequence: int, producer_id: int = 7, epoch: int = 0) -> memoryview:
     return memoryview(bytearray(built))
 
 
-def answer(put_off: PutOff, batches: memoryview, now_ms: int = NOW_MS) -> str | None:
+def answer(
+    put_off: PutOff, batches: memoryview, now_ms: int = NOW_MS, written: ProducerStates | None = None
+) -> str | None:
     try:
-        put_off.require_turn(batches, now_ms)
+        put_off.require_turn(batches, now_ms, written or ProducerStates())
     except KafkaError as error:
         return str(error)
     return None
@@ -66,6 +70,23 @@ def test_numbers_begin_again_at_their_end() -> None:
     assert answer(put_off, batch(0)) == str(FULL)
 
 
+def test_nobody_waits_for_a_batch_that_another_leader_has_taken() -> None:
+    put_off = PutOff()
+    put_off.refused(batch(3), FULL, NOW_MS)
+    written = ProducerStates()
+    written.advance(read_header(batch(2)), Offset(2), NOW_MS)
+    assert answer(put_off, batch(4), written=written) == str(FULL)
+    written.advance(read_header(batch(3)), Offset(3), NOW_MS)
+    assert answer(put_off, batch(4), written=written) is None
+
+
+def test_refusals_are_forgotten_in_time() -> None:
+    put_off = PutOff()
+    for number in range(1_000):
+        put_off.refused(batch(3, producer_id=number), FULL, NOW_MS + 1_000 * number)
+    assert len(put_off._refusals) <= 200
+
+
 def test_errors_that_do_not_pass_and_producers_that_do_not_number_put_nothing_off() -> None:
     put_off = PutOff()
     put_off.refused(batch(3), KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH), NOW_MS)
@@ -99,7 +120,7 @@ def test_a_leader_with_too_few_replicas_keeps_a_producers_order_without_a_word_o
 
 
 @pytest.mark.parametrize("changes_leader", [False, True])
-def test_a_refusal_is_of_one_reign(changes_leader: bool) -> None:
+def test_a_refusal_outlives_a_reign(changes_leader: bool) -> None:
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
         lead(partition, 1, isr=(LEADER,), replicas=(LEADER,))
@@ -113,7 +134,22 @@ def test_a_refusal_is_of_one_reign(changes_leader: bool) -> None:
             lead(partition, 2, isr=(LEADER,), replicas=(LEADER,))
         with pytest.raises(KafkaError) as behind:
             partition.append(batch(2), NOW_MS)
-        expected = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if changes_leader else ErrorCode.KAFKA_STORAGE_ERROR
-        assert behind.value.code is expected
+        assert behind.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        for sequence in (1, 2):
+            partition.append(batch(sequence), NOW_MS)
+
+    run(scenario)
+
+
+def test_what_comes_when_a_node_has_just_heard_of_its_lead_waits_for_what_came_before() -> None:
+    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        partition.refuse_as_follower(batch(0), NOW_MS)
+        lead(partition, 1, isr=(LEADER,), replicas=(LEADER,))
+        with pytest.raises(KafkaError) as behind:
+            partition.append(batch(1), NOW_MS)
+        assert behind.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for sequence in (0, 1):
+            partition.append(batch(sequence), NOW_MS)
 
     run(scenario)

@@ -9,6 +9,7 @@ from version 12 on that makes it one (KIP-890).
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -130,6 +131,8 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
                 if transaction is not None:
                     transaction.appended(partition)
             except KafkaError as error:
+                if partition is None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    _put_off_what_follows(node, api_version, topic, data, now_ms)
                 if partition is not None and is_doubted(error):
                     written.doubted.append(DoubtedRefusal(len(answers), partition, partition.leader_epoch))
                 answers.append(_refused(node, api_version, topic, data.index, error))
@@ -149,11 +152,25 @@ def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
     return None
 
 
-def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
+def _put_off_what_follows(
+    node: Node, api_version: int, topic: TopicProduceData, data: PartitionProduceData, now_ms: int
+) -> None:
+    """Where this node has a replica, and so may get to know that it leads before the producer's next batch comes."""
+    if isinstance(data.records, memoryview):
+        with suppress(KafkaError):
+            _replica(node, api_version, topic, data.index).refuse_as_follower(data.records, now_ms)
+
+
+def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     if api_version >= _TOPIC_IDS_FROM:
-        partition = node.partitions.led_by_id(topic.topic_id, index)
-    else:
-        partition = node.partitions.led(TopicName(topic.name), PartitionIndex(index))
+        return node.partitions.replica_by_id(topic.topic_id, index)
+    return node.partitions.replica(TopicName(topic.name), PartitionIndex(index))
+
+
+def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
+    partition = _replica(node, api_version, topic, index)
+    if partition.leading is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.identity.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Clients cannot write to internal topics.")
     return partition
