@@ -1,9 +1,12 @@
-"""Refusals of a produced batch that only the true leader may give.
+"""Refusals of a produced batch that only the true leader may give, and not at once.
 
 A leader that is cut off from the cluster, and not from its clients, does not know of its successor. It acknowledges
 nothing that all replicas must have; but to a producer that has gone on with the successor it would say that batches are
 missing, and a client that is told so may give up, or send again under a new epoch what is written already. So before a
 leader says it, a majority of the quorum has to know of no other; where that cannot be told, it does not lead.
+
+A leader that has just followed another one does not say it either: the batch that is missing may be under way to its
+predecessor, which was cut off, and come here when the client gives that up. Clients send the next ones here meanwhile.
 """
 
 from collections.abc import Sequence
@@ -14,6 +17,10 @@ from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch
+
+_FIRST_EPOCH = 0
+#: Clients wait half a minute for an answer by default.
+_REQUESTS_END_WITHIN_MS = 35_000
 
 
 class DoubtedRefusal(msgspec.Struct, frozen=True):
@@ -27,6 +34,10 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
     def is_by_the_leader(self) -> bool:
         return self.partition.leading is not None and self.partition.leader_epoch == self.leader_epoch
 
+    @property
+    def may_be_early(self) -> bool:
+        return self.leader_epoch > _FIRST_EPOCH and self.partition.led_for_ms < _REQUESTS_END_WITHIN_MS
+
 
 def is_doubted(error: KafkaError) -> bool:
     return error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -36,9 +47,9 @@ async def refuted(metadata: MetadataStore, refusals: Sequence[DoubtedRefusal]) -
     """What is to be answered in the place of those refusals that may not be true, by position."""
     if not refusals:
         return {}
-    is_current = await metadata.is_current()
+    is_current = not all(refusal.may_be_early for refusal in refusals) and await metadata.is_current()
     return {
         refusal.position: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for refusal in refusals
-        if not (is_current and refusal.is_by_the_leader)
+        if not (is_current and refusal.is_by_the_leader) or refusal.may_be_early
     }

@@ -103,6 +103,7 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
+        self._led_since_ms = 0
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
@@ -134,6 +135,7 @@ class Partition:
             min_insync_replicas=self.settings.min_insync_replicas,
         )
         self.leading = LeaderReplica(start, config)
+        self._led_since_ms = self._replication.now_ms()
         self.high_watermark = self.leading.high_watermark
         self.log.commit_transactions_up_to(self.high_watermark)
         self._acks = AckTracker(self.high_watermark)
@@ -168,6 +170,11 @@ class Partition:
         if self.leading is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.leading
+
+    @property
+    def led_for_ms(self) -> int:
+        """Since this node took the lead, where it has it."""
+        return self._replication.now_ms() - self._led_since_ms
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
