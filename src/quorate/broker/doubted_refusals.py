@@ -17,8 +17,10 @@ from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch
+from quorate.records.batch import read_header
 
 _FIRST_EPOCH = 0
+_SEQUENCES = 2**31
 #: Clients wait half a minute for an answer by default.
 _REQUESTS_END_WITHIN_MS = 35_000
 
@@ -29,6 +31,20 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
     partition: Partition
     #: What the partition was led with when it refused.
     leader_epoch: LeaderEpoch
+    #: Whether it comes after a batch that is missing, and not again after it was written long ago.
+    is_gap: bool
+
+    @classmethod
+    def of(cls, position: int, partition: Partition, batches: memoryview) -> "DoubtedRefusal":
+        header = read_header(batches)
+        entry = partition.log.producers.get(header.producer_id)
+        is_gap = (
+            entry is not None
+            and entry.epoch == header.producer_epoch
+            and 0 < (header.base_sequence - entry.last_sequence) % _SEQUENCES < _SEQUENCES // 2
+            and not partition.settings.is_being_restored  # There a batch says itself where it belongs.
+        )
+        return cls(position, partition, partition.leader_epoch, is_gap)
 
     @property
     def is_by_the_leader(self) -> bool:
@@ -36,7 +52,8 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
 
     @property
     def may_be_early(self) -> bool:
-        return self.leader_epoch > _FIRST_EPOCH and self.partition.led_for_ms < _REQUESTS_END_WITHIN_MS
+        has_predecessor = self.leader_epoch > _FIRST_EPOCH
+        return self.is_gap and has_predecessor and self.partition.led_for_ms < _REQUESTS_END_WITHIN_MS
 
 
 def is_doubted(error: KafkaError) -> bool:

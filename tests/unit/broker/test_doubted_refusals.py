@@ -9,6 +9,10 @@ import pytest
 from quorate.broker.doubted_refusals import DoubtedRefusal, is_doubted, refuted
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch
+from tests.simulation.world.host import SimulatedHost
+from tests.simulation.world.world import World
+from tests.unit.broker.replication.replicas import LEADER, Replicas, lead, run
+from tests.unit.broker.test_put_off import NOW_MS, batch
 
 LONG_MS = 35_000
 
@@ -21,11 +25,13 @@ class Metadata:
         return self._is_current
 
 
-def told(*, epoch: int, led_for_ms: int, is_current: bool = True, epoch_now: int | None = None) -> ErrorCode:
+def told(
+    *, epoch: int, led_for_ms: int, is_current: bool = True, epoch_now: int | None = None, is_gap: bool = True
+) -> ErrorCode:
     leads = SimpleNamespace(
         leading=object(), leader_epoch=epoch if epoch_now is None else epoch_now, led_for_ms=led_for_ms
     )
-    refusal = DoubtedRefusal(0, cast(Any, leads), LeaderEpoch(epoch))
+    refusal = DoubtedRefusal(0, cast(Any, leads), LeaderEpoch(epoch), is_gap)
     errors = asyncio.run(refuted(cast(Any, Metadata(is_current=is_current)), [refusal]))
     return errors[0].code if errors else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
@@ -41,6 +47,23 @@ def test_a_new_one_waits_for_what_is_under_way_to_its_predecessor(led_for_ms: in
 
 def test_the_first_leader_has_no_predecessor() -> None:
     assert told(epoch=0, led_for_ms=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_was_written_long_ago_is_not_under_way() -> None:
+    assert told(epoch=3, led_for_ms=0, is_gap=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_is_told_from_a_late_repeat() -> None:
+    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        lead(partition, 1, isr=(LEADER,), replicas=(LEADER,))
+        for sequence in range(3, 10):
+            partition.append(batch(sequence), NOW_MS)
+        gaps = [DoubtedRefusal.of(0, partition, batch(sequence)).is_gap for sequence in (2, 9, 11)]
+        assert gaps == [False, False, True]
+        assert not DoubtedRefusal.of(0, partition, batch(11, producer_id=8)).is_gap
+
+    run(scenario)
 
 
 def test_one_that_may_have_been_replaced_does_not_say_so() -> None:

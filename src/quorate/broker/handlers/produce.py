@@ -134,7 +134,8 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
                 if partition is None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     _put_off_what_follows(node, api_version, topic, data, now_ms)
                 if partition is not None and is_doubted(error):
-                    written.doubted.append(DoubtedRefusal(len(answers), partition, partition.leader_epoch))
+                    assert isinstance(data.records, memoryview)  # It was looked into.
+                    written.doubted.append(DoubtedRefusal.of(len(answers), partition, data.records))
                 answers.append(_refused(node, api_version, topic, data.index, error))
                 continue
             if partition.high_watermark <= info.last_offset:
