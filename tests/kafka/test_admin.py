@@ -253,3 +253,11 @@ def test_an_unknown_topic_is_one_clear_error(any_client: KafkaClient, name: str)
     with pytest.raises(KafkaError, match=name) as caught:
         any_client.offsets.latest([partition_of(name)])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_broker_goes_by_the_question_whether_it_is_empty(any_client: KafkaClient) -> None:
+    """It has fields of Quorate's own in a request that would remove a broker."""
+    before = any_client.brokers.registered().brokers.keys()
+    for node_id in before:
+        any_client.brokers.is_empty(node_id)
+    assert any_client.brokers.registered().brokers.keys() == before

@@ -12,7 +12,7 @@ from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection
 from quorate.client.errors import Disconnected
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_NODE, NodeId
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.extensions import CautiousUnregisterBrokerRequest
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -45,24 +45,26 @@ class Brokers:
 
     def unregister(self, node_id: NodeId, *, even_with_replicas: bool) -> None:
         """Forget the broker for good; one that is not known is no failure."""
-        self._unregister(
-            CautiousUnregisterBrokerRequest(broker_id=node_id, only_without_replicas=not even_with_replicas)
-        )
+        request = CautiousUnregisterBrokerRequest(broker_id=node_id, only_without_replicas=not even_with_replicas)
+        self._unregister(node_id, request)
 
     def is_empty(self, node_id: NodeId) -> bool:
-        """Whether the broker holds no replica, by the word of the controller: any other broker may know less."""
-        request = CautiousUnregisterBrokerRequest(broker_id=node_id, only_without_replicas=True, validate_only=True)
+        """Whether the broker holds no replica, by the word of the controller: any other broker may know less.
+
+        Apache Kafka's does not understand the question, and never denies it.
+        """
+        request = CautiousUnregisterBrokerRequest(
+            broker_id=NO_NODE, only_without_replicas=True, validated_broker_id=node_id
+        )
         try:
-            self._unregister(request)
+            self._unregister(node_id, request)
         except KafkaError as error:
             if error.code is not ErrorCode.INVALID_REQUEST:
                 raise
             return False
         return True
 
-    def _unregister(self, request: CautiousUnregisterBrokerRequest) -> None:
-        node_id = NodeId(request.broker_id)
-
+    def _unregister(self, node_id: NodeId, request: CautiousUnregisterBrokerRequest) -> None:
         def attempt() -> None:
             answer = ask_other_than(self._cluster, node_id, request, UnregisterBrokerResponse)
             if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:

@@ -3,12 +3,13 @@
 from typing import Annotated
 
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from quorate.protocol.schema import Bool, Tagged
+from quorate.protocol.schema import Bool, Int32, Tagged
 
 
 class CautiousUnregisterBrokerRequest(UnregisterBrokerRequest, frozen=True, kw_only=True, gc=False):
     """Kafka's own never cares whether the broker holds replicas, and whoever looks before asks may see an old state."""
 
     only_without_replicas: Annotated[Bool, Tagged(10_000)] = False
-    #: Say what would happen, and change nothing.
-    validate_only: Annotated[Bool, Tagged(10_001)] = False
+    #: Say what would become of this broker, and change nothing. The other field then names none: Apache Kafka would
+    #: read that one alone, and act.
+    validated_broker_id: Annotated[Int32, Tagged(10_001)] = -1

@@ -1,5 +1,6 @@
 """Fields of Quorate's own: others pass over them, and who does not send them means what Apache Kafka means."""
 
+from quorate.kernel.ids import NO_NODE
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.extensions import CautiousUnregisterBrokerRequest
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -14,6 +15,13 @@ def test_apache_kafka_reads_a_request_with_the_field_as_its_own() -> None:
 
     assert decode(UnregisterBrokerRequest, cautious, 0) == UnregisterBrokerRequest(broker_id=7)
     assert decode(CautiousUnregisterBrokerRequest, cautious, 0).only_without_replicas
+
+
+def test_apache_kafka_does_nothing_to_a_broker_that_is_only_asked_about() -> None:
+    question = encoded(CautiousUnregisterBrokerRequest(broker_id=NO_NODE, validated_broker_id=7))
+
+    assert decode(UnregisterBrokerRequest, question, 0) == UnregisterBrokerRequest(broker_id=-1)
+    assert decode(CautiousUnregisterBrokerRequest, question, 0).validated_broker_id == 7
 
 
 def test_a_request_of_others_is_not_cautious() -> None:

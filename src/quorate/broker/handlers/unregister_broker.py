@@ -18,9 +18,12 @@ def handle(node: Node, context: RequestContext, request: CautiousUnregisterBroke
 
 
 async def _unregister(node: Node, request: CautiousUnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    even_with_replicas = not request.only_without_replicas
-    command = UnregisterBroker(node_id=NodeId(request.broker_id), even_with_replicas=even_with_replicas)
-    (outcome,) = await node.metadata.submit([command], validate_only=request.validate_only)
+    validate_only = request.validated_broker_id >= 0
+    command = UnregisterBroker(
+        node_id=NodeId(request.validated_broker_id if validate_only else request.broker_id),
+        even_with_replicas=not request.only_without_replicas,
+    )
+    (outcome,) = await node.metadata.submit([command], validate_only=validate_only)
     if isinstance(outcome, KafkaError):
         return UnregisterBrokerResponse(error_code=outcome.code, error_message=outcome.message)
     return UnregisterBrokerResponse(error_message=None)
