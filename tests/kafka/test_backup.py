@@ -182,13 +182,17 @@ def test_offsets_that_compaction_removed_are_no_gap(
         lambda: all(len(log) < 3_000_000 for log in logs_of(kafka, name, 0)), "the log cleaner to run", within_s=180
     )
 
+    before = consume(kafka.bootstrap, name, 0)
+
     report = runs.run(name, range_bytes=2 * 1024 * 1024)
 
     assert report.state == "complete"
     assert report.gaps == []
     held = runs.backups.records(name, 0)
     assert len(held) < 20_000
-    assert held == consume(kafka.bootstrap, name, 0)
+    # The cleaner may go on meanwhile.
+    assert set(consume(kafka.bootstrap, name, 0)) <= set(held) <= set(before)
+    assert [offset for offset, *_ in held] == sorted({offset for offset, *_ in held if offset is not None})
     assert runs.backups.manifest().topics[0].partitions[0].end_offset == 20_001
 
 
