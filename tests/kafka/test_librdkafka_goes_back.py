@@ -7,6 +7,7 @@ answer to the old question is held against that. So the consumer goes back to th
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -30,12 +31,11 @@ FETCH_WAIT_MS = 60_000
 
 @pytest.fixture
 def proxies(kafka: SecuredKafka) -> Iterator[dict[int, HoldingProxy]]:
-    proxies = {node_id: HoldingProxy(kafka.proxy_port(node_id)) for node_id in NODE_IDS}
-    for node_id, proxy in proxies.items():
-        proxy.pass_on_to(kafka.port(node_id, "PROXIED"))
-    yield proxies
-    for proxy in proxies.values():
-        proxy.__exit__(None, None, None)
+    with ExitStack() as stack:
+        proxies = {node_id: stack.enter_context(HoldingProxy(kafka.proxy_port(node_id))) for node_id in NODE_IDS}
+        for node_id, proxy in proxies.items():
+            proxy.pass_on_to(kafka.port(node_id, "PROXIED"))
+        yield proxies
 
 
 class Reader:

@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,22 +76,14 @@ def test_a_cable_is_pulled_and_put_back(network: Network, echo: Echo) -> None:
     eventually(echo.answers, "the network to be mended")
 
 
-def test_a_silent_node_hears_and_is_not_heard(network: Network, echo: Echo) -> None:
-    network.silence(7)
+@pytest.mark.parametrize(("way", "hears"), [(Network.silence, True), (Network.deafen, False)])
+def test_one_way_alone_is_cut(network: Network, echo: Echo, way: Callable[[Network, int], None], hears: bool) -> None:
+    way(network, 7)
     assert not echo.answers()
     unanswered = echo.sent
     network.mend(7)
     eventually(echo.answers, "the network to be mended")
-    assert str(unanswered) in echo.close()
-
-
-def test_a_deaf_node_does_not_hear(network: Network, echo: Echo) -> None:
-    network.deafen(7)
-    assert not echo.answers()
-    unanswered = echo.sent
-    network.mend(7)
-    eventually(echo.answers, "the network to be mended")
-    assert str(unanswered) not in echo.close()
+    assert (str(unanswered) in echo.close()) is hears
 
 
 def test_another_node_is_not_touched_and_one_may_be_added(network: Network, echo: Echo) -> None:

@@ -18,9 +18,9 @@ from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch
 from quorate.records.batch import read_header
+from quorate.storage.producer_state import comes_after
 
 _FIRST_EPOCH = 0
-_SEQUENCES = 2**31
 #: Clients wait half a minute for an answer by default.
 _REQUESTS_END_WITHIN_MS = 35_000
 
@@ -40,8 +40,7 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
         entry = partition.log.producers.get(header.producer_id)
         is_gap = (
             entry is not None
-            and entry.epoch == header.producer_epoch
-            and 0 < (header.base_sequence - entry.last_sequence) % _SEQUENCES < _SEQUENCES // 2
+            and (header.producer_epoch > entry.epoch or comes_after(header.base_sequence, entry.last_sequence))
             and not partition.settings.is_being_restored  # There a batch says itself where it belongs.
         )
         return cls(position, partition, partition.leader_epoch, is_gap)

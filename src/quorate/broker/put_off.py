@@ -11,12 +11,11 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import ProducerEpoch, ProducerId
 from quorate.records.batch import BatchHeader, read_header
-from quorate.storage.producer_state import ProducerEntry, ProducerStates
+from quorate.storage.producer_state import ProducerEntry, ProducerStates, comes_after
 
 _PASSING = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 #: Clients come again after a second at most. One that does not come has given the batch up, and has to hear of the gap.
 _COMES_AGAIN_WITHIN_MS = 10_000
-_SEQUENCES = 2**31
 _TIDY_FROM = 100
 
 
@@ -28,15 +27,14 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
 
     def is_before(self, header: BatchHeader) -> bool:
-        """Whether the producer numbered the batch after the one that was refused; numbers begin again at their end."""
-        distance = (header.base_sequence - self.sequence) % _SEQUENCES
-        return header.producer_epoch == self.epoch and 0 < distance < _SEQUENCES // 2
+        """Whether the producer numbered the batch after the one that was refused."""
+        return header.producer_epoch == self.epoch and comes_after(header.base_sequence, self.sequence)
 
     def is_written(self, entry: ProducerEntry | None) -> bool:
         """Whether the batch that was refused is in the log all the same: another leader has taken it."""
         if entry is None or entry.epoch != self.epoch or not entry.batches:
             return False
-        return (entry.last_sequence - self.sequence) % _SEQUENCES < _SEQUENCES // 2
+        return not comes_after(self.sequence, entry.last_sequence)
 
 
 class PutOff:

@@ -26,6 +26,11 @@ _EPOCH_BUMP_FROM = 2  # The transaction version in which every marker raises the
 _MAX_SEQUENCE = 2**31 - 1
 
 
+def comes_after(sequence: int, earlier: int) -> bool:
+    """In the order of a producer's numbers, which begin again at their end."""
+    return 0 < (sequence - earlier) % (_MAX_SEQUENCE + 1) <= _MAX_SEQUENCE // 2
+
+
 class ProducedBatch(NamedTuple):
     base_sequence: int
     last_sequence: int

@@ -8,7 +8,6 @@ import random
 import socket
 import tempfile
 from collections import deque
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import TextIO
@@ -29,20 +28,22 @@ _held_locks: list[TextIO] = []
 def free_ports(count: int) -> list[int]:
     """Distinct loopback ports, free at this moment, and not given to somebody who has yet to listen on them."""
     found: list[int] = []
-    with ExitStack() as held:
-        while len(found) < count:
-            port = random.choice(_own_ports())
-            if port in _given_lately:
-                continue
-            probe = held.enter_context(socket.socket())
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    while len(found) < count:
+        port = random.choice(_own_ports())
+        if port not in _given_lately and _is_free(port):
             found.append(port)
             _given_lately.append(port)
     return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 @cache
@@ -51,9 +52,13 @@ def _own_ports() -> range:
     for first in _PORTS[::_PORTS_A_PROCESS] if fcntl is not None else ():
         try:
             lock = (Path(tempfile.gettempdir()) / f"quorate-ports-{first}").open("a")
-            _held_locks.append(lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        _held_locks.append(lock)
         return range(first, first + _PORTS_A_PROCESS)
     return _PORTS

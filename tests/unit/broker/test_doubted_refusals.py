@@ -62,6 +62,7 @@ def test_a_gap_is_told_from_a_late_repeat() -> None:
         gaps = [DoubtedRefusal.of(0, partition, batch(sequence)).is_gap for sequence in (2, 9, 11)]
         assert gaps == [False, False, True]
         assert not DoubtedRefusal.of(0, partition, batch(11, producer_id=8)).is_gap
+        assert DoubtedRefusal.of(0, partition, batch(1, epoch=1)).is_gap
 
     run(scenario)
 

@@ -170,8 +170,7 @@ def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) 
 
 def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     partition = _replica(node, api_version, topic, index)
-    if partition.leading is None:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.require_leading()
     if partition.identity.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Clients cannot write to internal topics.")
     return partition

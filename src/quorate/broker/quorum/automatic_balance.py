@@ -95,13 +95,13 @@ class AutomaticBalance:
 
     def _due(self, image: MetadataImage, leadership: QuorumLeader) -> list[Command]:
         due: list[Command] = []
-        if self._config.fills_new_nodes and self._has_new_node(image) and not list_reassignments(image):
-            logger.info("a node without replicas gets its share node=%s", leadership.node_id)
-            due.append(RebalancePartitions())
         lost = replacement_plan(image) if self._config.fills_new_nodes else ()
         if lost:
             logger.info("replicas of removed nodes go elsewhere node=%s partitions=%s", leadership.node_id, len(lost))
             due.append(AlterPartitionReassignments(reassignments=lost))
+        elif self._config.fills_new_nodes and self._has_new_node(image) and not list_reassignments(image):
+            logger.info("a node without replicas gets its share node=%s", leadership.node_id)
+            due.append(RebalancePartitions())
         favoured = leadership if self._config.favours_quorum_leader else None
         misplaced = preferred_leader_imbalance(image, favoured) if self._config.moves_leaders else ()
         if misplaced:
