@@ -88,9 +88,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
-        handle = TimerHandle(when, callback, args, self, context)
+        handle = _Timer(when, callback, args, self, context)
         if self.state is not LoopState.DEAD:
-            self._scheduler.add_timer(handle)
+            self._scheduler.add_timer(handle, when)
         return handle
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
@@ -167,6 +167,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def add_signal_handler(self, sig: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Nobody sends signals here."""
+
+
+class _Timer(TimerHandle):
+    """Does not tell when it is due: uvloop's do not where that is at once."""
+
+    def when(self) -> float:
+        raise AttributeError("'Handle' object has no attribute 'when'")
 
 
 class _NumberedFuture(asyncio.Future[Any]):

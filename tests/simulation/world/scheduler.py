@@ -87,9 +87,9 @@ class Scheduler:
     def add_ready(self, handle: Handle) -> None:
         self._ready.append(handle)
 
-    def add_timer(self, handle: TimerHandle) -> None:
+    def add_timer(self, handle: TimerHandle, when: float) -> None:
         self._sequence += 1
-        heappush(self._timers, (handle.when(), self._sequence, handle))
+        heappush(self._timers, (when, self._sequence, handle))
 
     def timer_cancelled(self) -> None:
         self._cancelled_timers += 1

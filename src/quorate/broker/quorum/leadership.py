@@ -12,6 +12,7 @@ import msgspec
 
 from quorate.broker.quorum import leader_requests as q
 from quorate.broker.quorum.active_controller import ActiveController
+from quorate.broker.quorum.alarm import Alarm
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
@@ -73,7 +74,7 @@ class Leadership:
         self._loop = loop
         self._sessions = BrokerSessions(session_timeout_ms)
         self._active: ActiveController | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Alarm | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, driver: RaftDriver) -> None:
@@ -223,7 +224,8 @@ class Leadership:
         deadline_ms = self._sessions.next_deadline_ms
         if self._active is None or deadline_ms is None or self._timer is not None:
             return  # A timer looks again when it fires: deadlines only move on.
-        self._timer = self._loop.call_at(deadline_ms / 1000, self._session_due)
+        # What was due before anybody looked does not make this timer late.
+        self._timer = Alarm(self._loop, max(deadline_ms / 1000, self._loop.time()), self._session_due)
 
     def _session_due(self) -> None:
         """A session's time is up. Where this process itself was frozen or starved, heartbeats wait to be heard.
@@ -232,12 +234,13 @@ class Leadership:
         moment, is what a broker has before it is taken for silent.
         """
         assert self._timer is not None
-        late_s = self._loop.time() - self._timer.when()
-        self._timer = self._loop.call_later(late_s + _HEARING_S, self._end_sessions)
+        now_s = self._loop.time()
+        late_s = now_s - self._timer.due_s
+        self._timer = Alarm(self._loop, now_s + late_s + _HEARING_S, self._end_sessions)
 
     def _end_sessions(self) -> None:
         assert self._timer is not None
-        if self._loop.time() - self._timer.when() > _AWAY_S:
+        if self._loop.time() - self._timer.due_s > _AWAY_S:
             self._session_due()
             return
         self._timer = None

@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol, assert_never
 
+from quorate.broker.quorum.alarm import Alarm
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_requests import Description, MemberProgress
 from quorate.broker.quorum.raft_storage import RaftStorage
@@ -81,7 +82,7 @@ class RaftDriver:
         self._busy = False
         self._stopped = False
         self._idle: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Alarm | None = None
 
     @property
     def state(self) -> QuorumState:
@@ -309,10 +310,10 @@ class RaftDriver:
             return
         when = deadline_ms / 1000
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer.due_s <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._tick)
+        self._timer = Alarm(self._loop, when, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

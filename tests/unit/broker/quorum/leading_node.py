@@ -6,7 +6,7 @@ from uuid import UUID
 
 from quorate.broker.quorum.leader_calls import LeaderCalls
 from quorate.broker.quorum.leader_requests import Heartbeat, HeartbeatAnswer
-from quorate.broker.quorum.leadership import Leadership
+from quorate.broker.quorum.leadership import Leadership, Predecessor
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
@@ -120,11 +120,14 @@ class LeadingNode:
     async def pass_time(self, seconds: float) -> None:
         await until(self._loop.time() + seconds)
 
-    def lose_and_regain_leadership(self) -> None:
+    def lose_and_regain_leadership(self, *, from_silent: int | None = None, silent_for_s: float = 0) -> None:
         leader = self.driver.state.leader
         assert leader is not None
+        predecessor = None
+        if from_silent is not None:
+            predecessor = Predecessor(NodeId(from_silent), round((self._loop.time() - silent_for_s) * 1000))
         self.leadership.end()
-        self.leadership.begin(leader)
+        self.leadership.begin(leader, predecessor)
 
     def broker(self, node_id: int) -> Broker:
         return self.store.image.brokers[NodeId(node_id)]

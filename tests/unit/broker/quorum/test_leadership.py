@@ -140,6 +140,18 @@ def test_a_new_leader_gives_every_broker_a_whole_session() -> None:
     run(scenario)
 
 
+def test_a_new_leader_fences_a_predecessor_at_once_that_has_been_silent_for_longer_than_a_session() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        await node.bring_up(2, 3)
+        node.lose_and_regain_leadership(from_silent=2, silent_for_s=3 * SESSION_TIMEOUT_S)
+        await node.pass_time(0.1)
+        assert node.live() == [3]
+        await node.pass_time(SESSION_TIMEOUT_S)
+        assert node.live() == []
+
+    run(scenario)
+
+
 def test_a_new_leader_fences_at_once_whose_process_is_gone() -> None:
     async def scenario(node: LeadingNode) -> None:
         await node.bring_up(2, 3)
