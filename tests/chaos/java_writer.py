@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from pathlib import Path
 
 from tests.chaos.load import TOPIC, SharedHistory, Worker
@@ -11,6 +12,7 @@ from tests.simulation.replication.history import HistoryBroken
 
 _MAIN_CLASS = "org.apache.kafka.tools.VerifiableProducer"
 _RECORDS_A_SECOND = 200
+_ENDS_WITHIN_S = 100
 #: The tool would not retry, and so not be idempotent either; clients do and are.
 _SETTINGS = """\
 retries=2147483647
@@ -54,7 +56,8 @@ class JavaWriter(Worker):
 
     def finish(self) -> None:
         """It waits for what is on its way before it ends."""
-        self._process.stop(within_s=100)
+        if self._process.stop(within_s=_ENDS_WITHIN_S) == -signal.SIGKILL:
+            raise HistoryBroken(f"writes of the Java client hang: {self._process.output()[-500:]}")
         self._take_news()
 
     def _take_news(self) -> None:

@@ -123,6 +123,17 @@ def test_retry_of_an_idempotent_write_gets_the_same_offset_and_no_second_copy(
     assert produce(connection, created, batch(1)).base_offset == 10
 
 
+def test_a_producer_that_is_not_known_starts_anywhere_and_what_comes_before_is_refused_for_good(
+    connection: RawConnection, created: str
+) -> None:
+    producer_id = new_producer_id(connection)
+    assert produce(connection, created, batch(2, producer_id=producer_id, base_sequence=7)).base_offset == 0
+
+    refused = produce(connection, created, batch(1, producer_id=producer_id, base_sequence=0))
+
+    assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_gap_in_the_sequence_of_an_idempotent_producer_is_refused(connection: RawConnection, created: str) -> None:
     producer_id = new_producer_id(connection)
     produce(connection, created, batch(1, producer_id=producer_id, base_sequence=0))

@@ -7,6 +7,8 @@ leader says it, a majority of the quorum has to know of no other; where that can
 
 A leader that has just followed another one does not say it either: the batch that is missing may be under way to its
 predecessor, which was cut off, and come here when the client gives that up. Clients send the next ones here meanwhile.
+So a producer that such a leader does not know starts at sequence 0: taken for its first, a later batch would shut out
+for good what comes before it. Any other leader takes what it gets: retention may have deleted what the producer wrote.
 """
 
 from collections.abc import Sequence
@@ -20,10 +22,6 @@ from quorate.kernel.ids import LeaderEpoch
 from quorate.records.batch import read_header
 from quorate.storage.producer_state import comes_after
 
-_FIRST_EPOCH = 0
-#: Clients wait half a minute for an answer by default.
-_REQUESTS_END_WITHIN_MS = 35_000
-
 
 class DoubtedRefusal(msgspec.Struct, frozen=True):
     #: Where the answer stands in the response.
@@ -31,28 +29,26 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
     partition: Partition
     #: What the partition was led with when it refused.
     leader_epoch: LeaderEpoch
-    #: Whether it comes after a batch that is missing, and not again after it was written long ago.
-    is_gap: bool
+    #: Whether the batch that is missing may still come.
+    may_be_early: bool
 
     @classmethod
     def of(cls, position: int, partition: Partition, batches: memoryview) -> "DoubtedRefusal":
         header = read_header(batches)
         entry = partition.log.producers.get(header.producer_id)
+        # Not one that comes again after it was written long ago.
         is_gap = (
-            entry is not None
-            and (header.producer_epoch > entry.epoch or comes_after(header.base_sequence, entry.last_sequence))
-            and not partition.settings.is_being_restored  # There a batch says itself where it belongs.
+            entry is None
+            or header.producer_epoch > entry.epoch
+            or comes_after(header.base_sequence, entry.last_sequence)
         )
-        return cls(position, partition, partition.leader_epoch, is_gap)
+        # In a topic that is restored a batch says itself where it belongs.
+        may_be_early = is_gap and partition.may_get_batches_early and not partition.settings.is_being_restored
+        return cls(position, partition, partition.leader_epoch, may_be_early)
 
     @property
     def is_by_the_leader(self) -> bool:
         return self.partition.leading is not None and self.partition.leader_epoch == self.leader_epoch
-
-    @property
-    def may_be_early(self) -> bool:
-        has_predecessor = self.leader_epoch > _FIRST_EPOCH
-        return self.is_gap and has_predecessor and self.partition.led_for_ms < _REQUESTS_END_WITHIN_MS
 
 
 def is_doubted(error: KafkaError) -> bool:

@@ -20,6 +20,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.image import TopicPartition
+from quorate.records.batch import LocatedBatches
 from quorate.records.control import TransactionEnd
 from quorate.replication.acks import Ack, AckTracker
 from quorate.replication.follower import FollowerReplica
@@ -38,6 +39,10 @@ from quorate.storage.appending import AppendInfo
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
+
+_FIRST_EPOCH = 0
+#: Clients wait half a minute for an answer by default.
+_REQUESTS_END_WITHIN_MS = 35_000
 
 CommitCallback = Callable[[KafkaError | None], None]
 
@@ -104,13 +109,15 @@ class Partition:
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
         self._led_since_ms = 0
+        self._has_new_lead = False
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
         self.asking_followers: dict[NodeId, FollowerWatch] = {}
         #: Transactions whose first records here are not written before their coordinator has confirmed them.
         self.first_writes = FirstWrites()
-        self._put_off = PutOff()
+        #: From the first refusal on; most partitions never have one.
+        self._put_off: PutOff | None = None
         self._watchers: dict[Watcher, None] = {}
         self._after_retirement: Callable[[], None] | None = None
         #: Set when the replica cannot be served any more: deleted, moved away, or its disk failed.
@@ -136,6 +143,7 @@ class Partition:
         )
         self.leading = LeaderReplica(start, config)
         self._led_since_ms = self._replication.now_ms()
+        self._has_new_lead = self.leader_epoch > _FIRST_EPOCH
         self.high_watermark = self.leading.high_watermark
         self.log.commit_transactions_up_to(self.high_watermark)
         self._acks = AckTracker(self.high_watermark)
@@ -172,9 +180,11 @@ class Partition:
         return self.leading
 
     @property
-    def led_for_ms(self) -> int:
-        """Since this node took the lead, where it has it."""
-        return self._replication.now_ms() - self._led_since_ms
+    def may_get_batches_early(self) -> bool:
+        """Whether a producer's earlier batch may still be under way to the leader before this one."""
+        if self._has_new_lead and self._replication.now_ms() - self._led_since_ms >= _REQUESTS_END_WITHIN_MS:
+            self._has_new_lead = False
+        return self._has_new_lead
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
@@ -183,23 +193,39 @@ class Partition:
 
     # As leader.
 
-    def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
-        self._put_off.require_turn(batches, now_ms, self.log.producers)
+    def append(
+        self, batches: memoryview, now_ms: int, *, acks_all: bool = False, found: LocatedBatches | None = None
+    ) -> AppendInfo:
+        """``found``: what ``read_batches`` has found in them, where somebody has looked."""
+        if self._put_off is not None:
+            self._put_off.require_turn(batches, now_ms, self.log.producers)
         try:
             leading = self._require_writable(acks_all=acks_all)
+            is_restored = self.settings.is_being_restored
             info = self.log.append_as_leader(
-                batches, leader_epoch=self.leader_epoch, now_ms=now_ms, keep_offsets=self.settings.is_being_restored
+                batches,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                keep_offsets=is_restored,
+                strangers_start_at_zero=self._has_new_lead and not is_restored and self.may_get_batches_early,
+                found=found,
             )
         except KafkaError as error:
-            self._put_off.refused(batches, error, now_ms)
+            self._refused(batches, error, now_ms)
             raise
-        self._put_off.written(batches)
+        if self._put_off is not None:
+            self._put_off.written(batches)
         self._appended(leading)
         return info
 
     def refuse_as_follower(self, batches: memoryview, now_ms: int) -> None:
         """A producer takes this node for the leader, which it may become: what comes behind the batch has to wait."""
-        self._put_off.refused(batches, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+        self._refused(batches, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+
+    def _refused(self, batches: memoryview, error: KafkaError, now_ms: int) -> None:
+        if self._put_off is None:
+            self._put_off = PutOff()
+        self._put_off.refused(batches, error, now_ms)
 
     def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
         """End a producer's transaction. What was being verified for it comes too late."""
@@ -210,7 +236,9 @@ class Partition:
         return info
 
     def _require_writable(self, *, acks_all: bool) -> LeaderReplica:
-        leading = self.require_leading()
+        leading = self.leading
+        if leading is None or self.failure is not None:
+            leading = self.require_leading()
         refusal = leading.check_writable(acks_all=acks_all)
         if refusal is not None:
             raise KafkaError(refusal)
@@ -268,8 +296,9 @@ class Partition:
             self._settle(acks)
         if self._watchers:
             self._tell_watchers()
-        for watch in tuple(self.asking_followers.values()):
-            watch.has_watermark(self)
+        if self.asking_followers:
+            for watch in tuple(self.asking_followers.values()):
+                watch.has_watermark(self)
 
     # As follower.
 

@@ -1,5 +1,6 @@
 """From the configs in force for a topic to the settings of its partitions and their logs."""
 
+from functools import cached_property
 from typing import cast
 
 import msgspec
@@ -15,7 +16,7 @@ from quorate.storage.config import CleanupPolicy, LogConfig
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
-class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     log: LogConfig
     #: What batches are stored with; None leaves them as their producer sent them.
     codec: Compression | None
@@ -23,9 +24,14 @@ class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: The only producer that may write, with batches that keep their offsets; none where anyone may.
     restore_producer_id: ProducerId = NO_PRODUCER_ID
 
-    @property
+    @cached_property
     def is_being_restored(self) -> bool:
         return self.restore_producer_id != NO_PRODUCER_ID
+
+    @cached_property
+    def takes_any_batch(self) -> bool:
+        """Whether a sound batch is stored as its producer sent it, and no more is asked of it."""
+        return self.codec is None and not self.log.compacts and not self.is_being_restored
 
 
 def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName) -> PartitionSettings:

@@ -7,6 +7,7 @@ joined with ``/``. Failures are ``OSError``, as the operating system names them 
 from collections.abc import Sequence
 from typing import Protocol
 
+#: A memoryview is one of single bytes.
 Buffer = bytes | bytearray | memoryview
 
 

@@ -7,8 +7,14 @@ timestamps within the topic's bounds is for the partition to say.
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
-from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, TIMESTAMP_TYPE_MASK, Compression
-from quorate.records.batch import BatchHeader, check_crc, read_batches
+from quorate.records.attributes import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    Compression,
+)
+from quorate.records.batch import BatchHeader, LocatedBatches, check_crc, read_batches
 from quorate.records.errors import InvalidRecord, UnsupportedMagic
 from quorate.records.record import iterate_keys
 
@@ -16,9 +22,7 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
 _HIGHEST_CODEC = max(Compression)
 
 
-def validate_produced(
-    buffer: Buffer, *, produce_version: int, may_have_holes: bool = False
-) -> list[tuple[int, BatchHeader]]:
+def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: bool = False) -> LocatedBatches:
     """Check the records of one partition in a Produce request of version 3 or later.
 
     Only a batch that keeps its offsets may have holes between them.
@@ -32,7 +36,8 @@ def validate_produced(
         raise InvalidRecord(f"Produce {produce_version} takes exactly one batch per partition, not {len(batches)}")
     position, header = batches[0]
     check_crc(buffer, position, header)
-    _check_attributes(header.attributes, produce_version)
+    if header.attributes:
+        _check_attributes(header.attributes, produce_version)
     if may_have_holes:
         _check_sparse_offsets(header)
     else:
@@ -82,7 +87,7 @@ def _check_sparse_offsets(header: BatchHeader) -> None:
 
 def _check_producer(header: BatchHeader) -> None:
     if header.producer_id <= NO_PRODUCER_ID:
-        if header.is_transactional:
+        if header.attributes & TRANSACTIONAL_MASK:
             raise InvalidRecord("a transactional batch without a producer id")
         return
     if header.base_sequence < 0:

@@ -60,8 +60,10 @@ class AckTracker(Generic[WriteT]):
         Without enough replicas in sync they are committed, but not as safely as their producers asked.
         """
         self._high_watermark = max(self._high_watermark, high_watermark)
-        error = _completion_error(enough_replicas)
         ended: list[Ack[WriteT]] = []
+        if not self._by_offset:
+            return ended
+        error = _completion_error(enough_replicas)
         while self._by_offset and self._by_offset[0][0] <= self._high_watermark:
             _, arrival, write = heappop(self._by_offset)
             if self._waiting.get(write) == arrival:

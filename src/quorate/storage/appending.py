@@ -12,7 +12,9 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
+    LOG_OVERHEAD_BYTES,
     BatchHeader,
+    LocatedBatches,
     check_crc,
     patch_log_append_time,
     patch_offset_and_epoch,
@@ -20,6 +22,7 @@ from quorate.records.batch import (
 )
 from quorate.records.control import TransactionEnd, build_end_transaction_marker, marker_of_batch
 from quorate.records.errors import CorruptBatch
+from quorate.storage.config import LogConfig
 from quorate.storage.durability import SealedSegment
 from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.producer_state import ProducedBatch
@@ -37,21 +40,30 @@ class AppendInfo(msgspec.Struct, frozen=True):
 
 
 def append_as_leader(
-    state: LogState, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, keep_offsets: bool
+    state: LogState,
+    batches: memoryview,
+    *,
+    leader_epoch: LeaderEpoch,
+    now_ms: int,
+    keep_offsets: bool,
+    strangers_start_at_zero: bool = False,
+    found: LocatedBatches | None = None,
 ) -> AppendInfo:
-    found = read_batches(batches)
+    found = found or read_batches(batches)
     if not found:
         raise CorruptBatch("nothing to append")
     headers = [header for _, header in found]
-    original = state.producers.check(headers)
+    original = state.producers.check(headers, strangers_start_at_zero=strangers_start_at_zero)
     if original is not None:
         return _duplicate(state, original)
     if keep_offsets:
         _check_follows(state, headers)
-    _check_sizes(state, headers, len(batches))
-    stamps = state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    config = state.config
+    if len(batches) > config.max_message_bytes or len(batches) > config.segment_bytes:
+        _check_sizes(config, headers, len(batches))
+    stamps = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if not stamps:
-        check_timestamps(batches, found, state.config, now_ms)
+        check_timestamps(batches, found, config, now_ms)
     placed = []
     base_offset = state.log_end_offset
     for position, header in found:
@@ -60,7 +72,8 @@ def append_as_leader(
             patch_log_append_time(batches, position, now_ms)
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp_ms = now_ms if stamps else header.max_timestamp
-        placed.append(PlacedBatch(base_offset, last_offset, timestamp_ms, header.size_bytes, leader_epoch))
+        size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
+        placed.append(PlacedBatch(base_offset, last_offset, timestamp_ms, size_bytes, leader_epoch))
         base_offset = Offset(last_offset + 1)
     _write(state, batches, placed, headers, now_ms)
     return AppendInfo(
@@ -143,17 +156,17 @@ def _check_follows(state: LogState, headers: Sequence[BatchHeader]) -> None:
         next_offset = header.next_offset
 
 
-def _check_sizes(state: LogState, headers: Sequence[BatchHeader], size_bytes: int) -> None:
-    limit = state.config.max_message_bytes
+def _check_sizes(config: LogConfig, headers: Sequence[BatchHeader], size_bytes: int) -> None:
+    limit = config.max_message_bytes
     for header in headers:
         if header.size_bytes > limit:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {header.size_bytes} bytes, where {limit} are allowed"
             )
-    if size_bytes > state.config.segment_bytes:
+    if size_bytes > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size_bytes} bytes of batches, where a segment takes {state.config.segment_bytes}",
+            f"{size_bytes} bytes of batches, where a segment takes {config.segment_bytes}",
         )
 
 
@@ -204,7 +217,7 @@ def _note_epoch(state: LogState, batch: PlacedBatch) -> None:
 
 def _write_to(state: LogState, segment: Segment, batches: Buffer) -> None:
     try:
-        if not segment.is_created:
+        if not segment.size_bytes and not segment.is_created:
             segment.create()
             state.durability.note_file_created()
         segment.file.append([batches])
@@ -239,5 +252,5 @@ def _age_ms(segment: Segment, placed: list[PlacedBatch], now_ms: int) -> int:
     first = segment.first_timestamp()
     if first < 0:
         return 0
-    newest = max(batch.max_timestamp for batch in placed)
+    newest = placed[0].max_timestamp if len(placed) == 1 else max(batch.max_timestamp for batch in placed)
     return (newest if newest >= 0 else now_ms) - first

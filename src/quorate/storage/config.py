@@ -3,6 +3,7 @@
 Names and defaults are Apache Kafka's, with dots as underscores.
 """
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -18,7 +19,7 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 
-class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
     segment_index_bytes: int = 10 << 20
@@ -36,15 +37,15 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_timestamp_after_max_ms: int = _HOUR_MS
     producer_id_expiration_ms: int = _DAY_MS
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """A record can be compacted only when its segment is closed, so the lag bounds the segment's age too."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
-    @property
+    @cached_property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
 
-    @property
+    @cached_property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy

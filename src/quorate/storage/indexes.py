@@ -61,7 +61,8 @@ class IndexFile:
 
     def is_full(self, limit_bytes: int) -> bool:
         """Whether one more entry would reach the limit."""
-        return self.size_bytes + self._entry.size >= limit_bytes
+        stored = self._stored if self._stored is not None else self._stored_entries()
+        return (stored + 1) * self._entry.size + len(self._tail) >= limit_bytes
 
     def append(self, first: int, second: int) -> None:
         self._tail += self._entry.pack(first, second)
@@ -196,8 +197,7 @@ class TimeIndex(IndexFile):
 
     def add(self, timestamp_ms: int, offset: Offset) -> None:
         """Add the entry unless it says nothing new: timestamps rise strictly from entry to entry."""
-        count = len(self)
-        if timestamp_ms >= 0 and (count == 0 or timestamp_ms > self[count - 1][0]):
+        if timestamp_ms > self._last_timestamp():
             self.append(timestamp_ms, offset - self._base_offset)
 
     def offset_for(self, timestamp_ms: int) -> Offset:
@@ -213,6 +213,13 @@ class TimeIndex(IndexFile):
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries of batches that hold the offset or higher ones."""
         self.keep_first(self.count_up_to(offset - self._base_offset - 1, _OFFSET_OF_TIME))
+
+    def _last_timestamp(self) -> int:
+        if self._tail:
+            timestamp_ms: int = self._entry.unpack_from(self._tail, len(self._tail) - self._entry.size)[_TIMESTAMP]
+            return timestamp_ms
+        count = len(self)
+        return self[count - 1][_TIMESTAMP] if count else -1
 
     def _absolute(self, index: int) -> Offset:
         return Offset(self._base_offset + self[index][1])

@@ -7,6 +7,7 @@ for it. Time comes in as an argument.
 
 from quorate.kernel.disk import Buffer, Disk
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
+from quorate.records.batch import LocatedBatches
 from quorate.records.control import TransactionEnd
 from quorate.storage import aborted_reads, appending, cleaner, reading, retention, timestamps, truncation
 from quorate.storage.appending import AppendInfo
@@ -84,16 +85,32 @@ class PartitionLog:
         return self._state.producers
 
     def append_as_leader(
-        self, batches: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int, keep_offsets: bool = False
+        self,
+        batches: memoryview,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        keep_offsets: bool = False,
+        strangers_start_at_zero: bool = False,
+        found: LocatedBatches | None = None,
     ) -> AppendInfo:
         """Give the batches their offsets, in place, and write them; their CRCs must have been checked.
 
-        With ``keep_offsets`` they have them, and must follow the end of the log. Raises MESSAGE_TOO_LARGE,
-        INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
+        With ``keep_offsets`` they have them, and must follow the end of the log. ``found`` is what ``read_batches`` has
+        found in them, where somebody has looked. Raises MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, and what
+        ``ProducerStates.check`` finds; then nothing has changed.
         """
-        self._state.require_usable()
+        state = self._state
+        if state.failure is not None:
+            state.require_usable()
         return appending.append_as_leader(
-            self._state, batches, leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=keep_offsets
+            state,
+            batches,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            keep_offsets=keep_offsets,
+            strangers_start_at_zero=strangers_start_at_zero,
+            found=found,
         )
 
     def append_marker(self, end: TransactionEnd, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:

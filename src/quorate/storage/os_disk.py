@@ -30,7 +30,7 @@ class OsFile:
                 self.append(buffers[first : first + _MAX_BUFFERS_PER_WRITE])
             return
         written = os.writev(self._descriptor, buffers)
-        if written != sum(map(_size_bytes, buffers)):
+        if written != sum(map(len, buffers)):
             self._append_rest(buffers, written)
 
     def _append_rest(self, buffers: Sequence[Buffer], written: int) -> None:
@@ -123,7 +123,3 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _size_bytes(buffer: Buffer) -> int:
-    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)

@@ -5,7 +5,7 @@ of the first attempt and a gap is refused. ``check`` and ``advance`` belong to o
 A transactional batch opens a transaction where none is open; the marker that ends it tells its coordinator's epoch too.
 The rules are Apache Kafka 4's: a producer that is not known may start at any sequence (retention may have deleted its
 records), so UNKNOWN_PRODUCER_ID is never raised, and an old epoch is INVALID_PRODUCER_EPOCH, which lets the client
-recover, where older brokers said PRODUCER_FENCED.
+recover, where older brokers said PRODUCER_FENCED. A new leader may ask for more than Apache Kafka does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,9 +106,10 @@ class ProducerStates:
         if entry.transaction_start is not None:
             self.open_transactions.begin(producer_id, entry.transaction_start)
 
-    def check(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
+    def check(self, headers: Iterable[BatchHeader], *, strangers_start_at_zero: bool = False) -> ProducedBatch | None:
         """Judge the batches of one append by a client, in order; the original if they are a retry.
 
+        With ``strangers_start_at_zero`` a producer that is not known has written before where it starts elsewhere.
         Raises ``KafkaError`` where a batch does not follow. Changes nothing.
         """
         expected: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
@@ -127,6 +128,11 @@ class ProducerStates:
                 epoch, last_sequence = expected[producer_id]
             elif entry is not None:
                 epoch, last_sequence = entry.epoch, entry.last_sequence
+            elif strangers_start_at_zero and header.base_sequence != 0:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} is not known and sends sequence {header.base_sequence}",
+                )
             else:
                 epoch, last_sequence = NO_PRODUCER_EPOCH, NO_SEQUENCE
             if epoch != NO_PRODUCER_EPOCH:

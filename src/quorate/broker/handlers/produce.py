@@ -38,10 +38,11 @@ from quorate.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from quorate.records.batch import is_transactional
+from quorate.records.batch import LocatedBatches, is_transactional
 from quorate.records.validation import check_keys, validate_produced
 from quorate.storage.appending import AppendInfo
 
+_ACKS = (-1, 0, 1)
 _BATCHES_FROM = 3
 _HINTS_FROM = 10
 _TOPIC_IDS_FROM = 13
@@ -110,7 +111,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 def _write(node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None) -> _Written:
     """Append what the request has."""
-    refusal = _refusal(api_version, request)
+    refusal = None if api_version >= _BATCHES_FROM and request.acks in _ACKS else _refusal(api_version)
     now_ms = node.clock.now_ms()
     acks_all = request.acks == -1
     written = _Written()
@@ -122,12 +123,12 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
                 if refusal is not None:
                     raise refusal
                 partition = _partition(node, api_version, topic, data.index)
-                batch = _checked(api_version, partition, data)
+                batch, found = _checked(api_version, partition, data)
                 if transaction is not None:
                     transaction.require_admitted(partition, batch)
                 elif is_transactional(batch):
                     raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
-                info = partition.append(batch, now_ms, acks_all=acks_all)
+                info = partition.append(batch, now_ms, acks_all=acks_all, found=found)
                 if transaction is not None:
                     transaction.appended(partition)
             except KafkaError as error:
@@ -144,13 +145,10 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
     return written
 
 
-def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
+def _refusal(api_version: int) -> KafkaError:
     """What is wrong with the request as a whole, and so the answer to each of its partitions."""
-    if api_version < _BATCHES_FROM:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    return None
+    is_old = api_version < _BATCHES_FROM
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION if is_old else ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 def _put_off_what_follows(
@@ -170,23 +168,28 @@ def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) 
 
 def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     partition = _replica(node, api_version, topic, index)
-    partition.require_leading()
+    if partition.leading is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.identity.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Clients cannot write to internal topics.")
     return partition
 
 
-def _checked(api_version: int, partition: Partition, data: PartitionProduceData) -> memoryview:
-    """The batch, proven to be one that may be stored as it is."""
-    if not isinstance(data.records, memoryview) or not data.records:
+def _checked(
+    api_version: int, partition: Partition, data: PartitionProduceData
+) -> tuple[memoryview, LocatedBatches | None]:
+    """The batch, proven to be one that may be stored as it is, and where it has been read, what was found."""
+    records, settings = data.records, partition.settings
+    if not isinstance(records, memoryview) or not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The request has no record batch for this partition.")
-    if partition.settings.is_being_restored:
-        return check_restored(partition.settings, data.records, api_version)
-    validate_produced(data.records, produce_version=api_version)
-    if partition.log.config.compacts:
-        check_keys(data.records)
-    codec = partition.settings.codec
-    return data.records if codec is None else recompress(data.records, codec)
+    if settings.takes_any_batch:
+        return records, validate_produced(records, produce_version=api_version)
+    if settings.is_being_restored:
+        return check_restored(settings, records, api_version), None
+    validate_produced(records, produce_version=api_version)
+    if settings.log.compacts:
+        check_keys(records)
+    return records if settings.codec is None else recompress(records, settings.codec), None
 
 
 async def _respond_later(
