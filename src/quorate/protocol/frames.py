@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from quorate.kernel.disk import Buffer
-from quorate.protocol.apis import ApiKey, find_api
+from quorate.protocol.apis import APIS, ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.primitives import MAX_STRING_BYTES, refuse_length, refuse_string, skip_tagged_fields
@@ -24,6 +24,13 @@ _REQUEST_START: Final = Format(">hhi")
 _CLIENT_ID_LENGTH: Final = Format(">h")
 _SIZE_AND_CORRELATION: Final = Format(">ii")
 _FULL_REQUEST_START: Final = Format(">ihhih")
+
+#: Of every API and version that is known: whether its request has a flexible header.
+_IS_FLEXIBLE: Final = {
+    (int(api.key), version): version >= api.flexible_from
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
 
 
 class RequestHeader(Struct, frozen=True, kw_only=True, gc=False):
@@ -45,12 +52,11 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         api_key, api_version, correlation_id = _REQUEST_START.unpack_from(frame)
     except StructError as error:
         raise ProtocolError(f"a frame of {len(frame)} bytes cannot hold a request header") from error
-    api = find_api(api_key)
-    is_known = api is not None and api.has_version(api_version)
+    is_flexible = _IS_FLEXIBLE.get((api_key, api_version))
     client_id, position = None, _REQUEST_START.size
-    if api is not None and is_known:
+    if is_flexible is not None:
         client_id, position = _decode_client_id(frame, position)
-        if api_version >= api.flexible_from:
+        if is_flexible:
             position = _skip_header_tags(frame, position)
     return RequestHeader(
         api_key=api_key,
@@ -58,7 +64,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         correlation_id=correlation_id,
         client_id=client_id,
         body_position=position,
-        is_known=is_known,
+        is_known=is_flexible is not None,
     )
 
 

@@ -6,6 +6,7 @@ or has too many requests under way: that is the back-pressure. It also stops whi
 """
 
 import asyncio
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -22,7 +23,7 @@ class CloseConnection(Exception):
 
 
 class FrameHandler(Protocol):
-    def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
+    def __call__(self, frame: memoryview) -> "Reply | Future[Reply | None] | None":
         """Serve a frame. It may be changed in place, and is only valid until this call returns."""
         ...
 
@@ -46,10 +47,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def __init__(self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float]) -> None:
         self._observer = observer
         self._limits = limits
+        self._max_requests_in_flight = limits.max_requests_in_flight
         self._now = now
         self._incoming = ReceiveBuffer(limits.max_frame_bytes)
         #: Replies that wait for an earlier one, or for themselves to be done.
-        self._pending: deque[asyncio.Future[Reply | None]] = deque()
+        self._pending: deque[Future[Reply | None]] = deque()
         self._ready: list[ReplyPart] = []
         self._reading_paused = False
         self._in_read_event = False
@@ -132,12 +134,13 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         self._in_read_event = True
+        next_frame, serve = self._incoming.next_frame, self._serve
         try:
             while not self._has_to_wait():
-                frame = self._incoming.next_frame()
+                frame = next_frame()
                 if frame is None:
                     break
-                self._serve(frame)
+                serve(frame)
         except FrameTooLarge as error:
             self.end(str(error))
         except CloseConnection as error:
@@ -149,19 +152,20 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _serve(self, frame: memoryview) -> None:
         reply = self._handle(frame)
-        if isinstance(reply, asyncio.Future):
+        if reply is None:
+            return
+        if isinstance(reply, Future):
             self._pending.append(reply)
             reply.add_done_callback(self._reply_done)
-        elif reply is not None:
-            if self._pending:
-                waiting: asyncio.Future[Reply | None] = self._pending[0].get_loop().create_future()
-                waiting.set_result(reply)
-                self._pending.append(waiting)
-            else:
-                self._ready.extend(reply)
+        elif self._pending:
+            waiting: Future[Reply | None] = self._pending[0].get_loop().create_future()
+            waiting.set_result(reply)
+            self._pending.append(waiting)
+        else:
+            self._ready.extend(reply)
 
-    def _reply_done(self, _: "asyncio.Future[Reply | None]") -> None:
-        was_full = len(self._pending) >= self._limits.max_requests_in_flight
+    def _reply_done(self, _: "Future[Reply | None]") -> None:
+        was_full = len(self._pending) >= self._max_requests_in_flight
         self._collect()
         if self._in_read_event or self._transport.is_closing():
             return
@@ -208,7 +212,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._ending
             or self._unmute_timer is not None
             or self._outbox.is_blocked
-            or len(self._pending) >= self._limits.max_requests_in_flight
+            or len(self._pending) >= self._max_requests_in_flight
         )
 
     def _update_reading(self) -> None:

@@ -9,7 +9,8 @@ the transport.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.file_region import FileRegion
@@ -43,7 +44,10 @@ class Outbox:
         """Whether the peer takes less than it is being sent."""
         return self._paused or bool(self._parts)
 
-    def send(self, parts: Iterable[ReplyPart]) -> None:
+    def send(self, parts: Sequence[ReplyPart]) -> None:
+        if not self.is_blocked and len(parts) <= _MAX_BUFFERS and FileRegion not in map(type, parts):
+            self._send_buffers(cast(Sequence[Buffer], parts))  # Small answers: there is nothing to sort out.
+            return
         self._parts.extend(parts)
         if not self._paused:
             self._pump()
@@ -94,7 +98,7 @@ class Outbox:
             parts.popleft()
         return buffers
 
-    def _send_buffers(self, buffers: list[Buffer]) -> None:
+    def _send_buffers(self, buffers: Sequence[Buffer]) -> None:
         room = self._usable_room()
         if room is not None:
             try:
@@ -104,9 +108,10 @@ class Outbox:
             except OSError:
                 self._give_up()
                 return
+            if sent == sum(map(len, buffers)):
+                return
             buffers = _after(buffers, sent)
-        if buffers:
-            self._transport.writelines(buffers)
+        self._transport.writelines(buffers)
 
     def _send_file(self, region: FileRegion) -> int:
         """How much went straight to the socket."""
@@ -164,7 +169,7 @@ class Outbox:
             self._parts.popleft()
 
 
-def _after(buffers: list[Buffer], sent: int) -> list[Buffer]:
+def _after(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
     """What is left of the buffers when their first ``sent`` bytes are gone."""
     for index, buffer in enumerate(buffers):
         if sent < len(buffer):
