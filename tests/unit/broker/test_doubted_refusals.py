@@ -12,6 +12,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
+from tests.unit.broker.quorum.driven_node import until
 from tests.unit.broker.replication.replicas import LEADER, Replicas, lead, run
 from tests.unit.broker.test_put_off import NOW_MS, batch
 
@@ -53,9 +54,9 @@ def test_a_leader_is_new_for_longer_than_clients_wait_for_an_answer() -> None:
         lead_alone(partition, 3)
         partition.append(batch(0), NOW_MS)
         assert may_be_early(partition, batch(2))
-        await asyncio.sleep(34.9)
+        await until(host.loop.time() + 34.9)
         assert may_be_early(partition, batch(2))
-        await asyncio.sleep(0.2)
+        await until(host.loop.time() + 0.2)
         assert not may_be_early(partition, batch(2))
         lead_alone(partition, 4)
         assert may_be_early(partition, batch(2))
@@ -84,7 +85,7 @@ def test_a_new_leader_takes_no_later_batch_for_the_first_of_a_producer() -> None
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert may_be_early(partition, batch(7))
         partition.append(batch(0, producer_id=8), NOW_MS)
-        await asyncio.sleep(35)
+        await until(host.loop.time() + 35)
         partition.append(batch(7), NOW_MS)  # Nothing is under way any more: the log does not go back to its beginning.
         assert partition.log.log_end_offset == 2
 

@@ -5,6 +5,7 @@ import pytest
 import uvloop
 
 from quorate.broker.quorum.alarm import Alarm
+from tests.unit.broker.quorum.driven_node import until
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -27,7 +28,7 @@ def test_an_alarm_that_is_cancelled_does_not_ring() -> None:
         loop = asyncio.get_running_loop()
         rang = asyncio.Event()
         Alarm(loop, loop.time(), rang.set).cancel()
-        await asyncio.sleep(0.01)
+        await until(loop.time() + 0.01)
         assert not rang.is_set()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
