@@ -12,8 +12,9 @@ _LENGTH = Struct(">i")
 
 #: Room for many small requests in one read.
 _INITIAL_BYTES = 64 * 1024
-#: The most that is asked for at once, unless a frame was larger.
-_READ_BYTES = 256 * 1024
+#: The most that is asked for at once, unless a frame was larger: five requests with batches of 64 KiB, which is what a
+#: producer has under way. One read then takes them all, and one write answers them.
+_READ_BYTES = 336 * 1024
 #: Frames from this size on make the buffer grow to where it takes several of them.
 _SIZABLE_FRAME_BYTES = 16 * 1024
 #: From this size on, an incomplete frame is read alone.
