@@ -42,9 +42,7 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
             or header.producer_epoch > entry.epoch
             or comes_after(header.base_sequence, entry.last_sequence)
         )
-        # In a topic that is restored a batch says itself where it belongs.
-        may_be_early = is_gap and partition.may_get_batches_early and not partition.settings.is_being_restored
-        return cls(position, partition, partition.leader_epoch, may_be_early)
+        return cls(position, partition, partition.leader_epoch, is_gap and partition.may_get_batches_early)
 
     @property
     def is_by_the_leader(self) -> bool:

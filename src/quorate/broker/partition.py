@@ -108,8 +108,8 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
-        self._led_since_ms = 0
-        self._has_new_lead = False
+        #: Until then an earlier batch may be under way to the leader before this one; None where there was none.
+        self._early_until_ms: int | None = None
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
@@ -142,8 +142,8 @@ class Partition:
             min_insync_replicas=self.settings.min_insync_replicas,
         )
         self.leading = LeaderReplica(start, config)
-        self._led_since_ms = self._replication.now_ms()
-        self._has_new_lead = self.leader_epoch > _FIRST_EPOCH
+        has_predecessor = self.leader_epoch > _FIRST_EPOCH
+        self._early_until_ms = self._replication.now_ms() + _REQUESTS_END_WITHIN_MS if has_predecessor else None
         self.high_watermark = self.leading.high_watermark
         self.log.commit_transactions_up_to(self.high_watermark)
         self._acks = AckTracker(self.high_watermark)
@@ -181,10 +181,12 @@ class Partition:
 
     @property
     def may_get_batches_early(self) -> bool:
-        """Whether a producer's earlier batch may still be under way to the leader before this one."""
-        if self._has_new_lead and self._replication.now_ms() - self._led_since_ms >= _REQUESTS_END_WITHIN_MS:
-            self._has_new_lead = False
-        return self._has_new_lead
+        """Whether a producer's earlier batch may still be under way to the leader before this one.
+
+        In a topic that is restored a batch says itself where it belongs.
+        """
+        until_ms = self._early_until_ms
+        return until_ms is not None and self._replication.now_ms() < until_ms and not self.settings.is_being_restored
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
@@ -201,13 +203,12 @@ class Partition:
             self._put_off.require_turn(batches, now_ms, self.log.producers)
         try:
             leading = self._require_writable(acks_all=acks_all)
-            is_restored = self.settings.is_being_restored
             info = self.log.append_as_leader(
                 batches,
                 leader_epoch=self.leader_epoch,
                 now_ms=now_ms,
-                keep_offsets=is_restored,
-                strangers_start_at_zero=self._has_new_lead and not is_restored and self.may_get_batches_early,
+                keep_offsets=self.settings.is_being_restored,
+                strangers_start_at_zero=self.may_get_batches_early,
                 found=found,
             )
         except KafkaError as error:

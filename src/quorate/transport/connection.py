@@ -47,7 +47,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     def __init__(self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float]) -> None:
         self._observer = observer
         self._limits = limits
-        self._max_requests_in_flight = limits.max_requests_in_flight
         self._now = now
         self._incoming = ReceiveBuffer(limits.max_frame_bytes)
         #: Replies that wait for an earlier one, or for themselves to be done.
@@ -134,13 +133,12 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         self._in_read_event = True
-        next_frame, serve = self._incoming.next_frame, self._serve
         try:
             while not self._has_to_wait():
-                frame = next_frame()
+                frame = self._incoming.next_frame()
                 if frame is None:
                     break
-                serve(frame)
+                self._serve(frame)
         except FrameTooLarge as error:
             self.end(str(error))
         except CloseConnection as error:
@@ -165,7 +163,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._ready.extend(reply)
 
     def _reply_done(self, _: "Future[Reply | None]") -> None:
-        was_full = len(self._pending) >= self._max_requests_in_flight
+        was_full = len(self._pending) >= self._limits.max_requests_in_flight
         self._collect()
         if self._in_read_event or self._transport.is_closing():
             return
@@ -212,7 +210,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._ending
             or self._unmute_timer is not None
             or self._outbox.is_blocked
-            or len(self._pending) >= self._max_requests_in_flight
+            or len(self._pending) >= self._limits.max_requests_in_flight
         )
 
     def _update_reading(self) -> None:

@@ -42,7 +42,6 @@ from quorate.records.batch import LocatedBatches, is_transactional
 from quorate.records.validation import check_keys, validate_produced
 from quorate.storage.appending import AppendInfo
 
-_ACKS = (-1, 0, 1)
 _BATCHES_FROM = 3
 _HINTS_FROM = 10
 _TOPIC_IDS_FROM = 13
@@ -111,7 +110,7 @@ class _Written(msgspec.Struct, frozen=True):
 
 def _write(node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None) -> _Written:
     """Append what the request has."""
-    refusal = None if api_version >= _BATCHES_FROM and request.acks in _ACKS else _refusal(api_version)
+    refusal = _refusal(api_version, request)
     now_ms = node.clock.now_ms()
     acks_all = request.acks == -1
     written = _Written()
@@ -145,10 +144,13 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
     return written
 
 
-def _refusal(api_version: int) -> KafkaError:
+def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
     """What is wrong with the request as a whole, and so the answer to each of its partitions."""
-    is_old = api_version < _BATCHES_FROM
-    return KafkaError(ErrorCode.UNSUPPORTED_VERSION if is_old else ErrorCode.INVALID_REQUIRED_ACKS)
+    if api_version < _BATCHES_FROM:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    return None
 
 
 def _put_off_what_follows(
