@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.restore_partition_writer import PartitionWriter
+from quorate.pipeline.restore_run import RestoreReport
 from quorate.pipeline.restore_stream import PartitionAssignment
+from quorate.pipeline.restore_survey_task import SurveyTask
 from quorate.pipeline.restore_write_task import WriteTask, write_in_lanes
-from quorate.pipeline.spark_driver import JobWatcher
+from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
 from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
@@ -59,6 +62,19 @@ class StopsBeforeWriting(InThisProcess):
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         if isinstance(work, WriteTask):
             raise QuorateError("the power went out")
+        return super().run(work, tasks, watcher)
+
+
+class OvertakenWhileSurveying(InThisProcess):
+    """Another command with the same settings begins, and ends or fails, before this one stores its plan."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        super().__init__()
+        self._other = other
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        if isinstance(work, SurveyTask):
+            self._other()
         return super().run(work, tasks, watcher)
 
 
@@ -142,6 +158,26 @@ def test_stopped_restore_goes_on_with_its_own_plan(restores: Restores, client: K
 
     assert (report.is_resumed, report.written_records) == (True, 2 * RECORDS)
     assert_equal(client, "resumed")
+
+
+@pytest.mark.parametrize(("suffix", "other"), [("begun", StopsBeforeWriting), ("finished", InThisProcess)])
+def test_restore_follows_the_plan_of_a_command_that_was_faster(
+    restores: Restores, client: KafkaClient, suffix: str, other: Callable[[], SparkDriver]
+) -> None:
+    overtakes: list[RestoreReport] = []
+
+    def overtake() -> None:
+        with suppress(QuorateError):
+            overtakes.append(restores.run_in_process(other, topic_mapping=names(suffix)))
+
+    report = restores.run_in_process(lambda: OvertakenWhileSurveying(overtake), topic_mapping=names(suffix))
+
+    assert report.is_resumed
+    assert report.restore_id is not None
+    assert report.restore_id.endswith("-1")
+    assert [each.restore_id for each in overtakes] == ([report.restore_id] if suffix == "finished" else [])
+    assert report.written_records == (0 if overtakes else 2 * RECORDS)
+    assert_equal(client, suffix)
 
 
 def test_restore_whose_topics_were_all_deleted_starts_over(restores: Restores, client: KafkaClient) -> None:

@@ -71,8 +71,13 @@ class RestoreLedger:
         own = [restore_id for restore_id in self.ids() if restore_id.startswith(f"{digest}-")]
         return own[-1] if own else None
 
-    def next_id(self, digest: str) -> str:
-        latest = self.latest(digest)
+    @staticmethod
+    def id_after(latest: str | None, digest: str) -> str:
+        """For the restore that begins because ``latest`` is not to be gone on with.
+
+        Not the next one that is free when the plan is stored: another command may have taken that meanwhile, and both
+        would write the same topics, each as a restore of its own.
+        """
         return f"{digest}-{1 if latest is None else _number(latest) + 1}"
 
     def put_plan(self, restore_id: str, plan: RestorePlan) -> RestorePlan:

@@ -77,21 +77,21 @@ class RestoreRun:
         with KafkaClient(self._client_config) as client:
             target = RestoreTarget(client)
             digest = settings_digest(self._config, target.cluster_id)
-            opened = self._unfinished(digest, target)
+            latest = self._ledger.latest(digest)
+            opened = None if latest is None else self._unfinished(latest, target)
             if is_dry:
                 plan = opened.plan if opened else self._preparation.plan(target, watcher)[0]
                 return _report(plan, opened, [], [], time.monotonic() - started, is_dry=True)
             if opened is None:
-                opened = self._begin(client, target, digest, watcher)
+                opened = self._begin(self._ledger.id_after(latest, digest), client, target, watcher)
             topic_ids = self._prepare_topics(opened, target)
             written = self._write(opened, topic_ids, watcher)
             groups = self._finish(opened, client, target)
             return _report(opened.plan, opened, written, groups, time.monotonic() - started)
 
-    def _unfinished(self, digest: str, target: RestoreTarget) -> OpenRestore | None:
-        """The restore with these settings that was begun and is not done, unless its topics are gone."""
-        restore_id = self._ledger.latest(digest)
-        if restore_id is None or self._ledger.done(restore_id) is not None or self._ledger.is_abandoned(restore_id):
+    def _unfinished(self, restore_id: str, target: RestoreTarget) -> OpenRestore | None:
+        """The restore that was begun, where it is not done and its topics are not gone."""
+        if self._ledger.done(restore_id) is not None or self._ledger.is_abandoned(restore_id):
             return None
         plan = self._ledger.plan(restore_id)
         begun = self._ledger.topic_ids(restore_id)
@@ -111,33 +111,34 @@ class RestoreRun:
                 )
         return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=True)
 
-    def _begin(self, client: KafkaClient, target: RestoreTarget, digest: str, watcher: RestoreWatcher) -> OpenRestore:
-        plan, surveys = self._preparation.plan(target, watcher)
+    def _begin(
+        self, restore_id: str, client: KafkaClient, target: RestoreTarget, watcher: RestoreWatcher
+    ) -> OpenRestore:
+        own, surveys = self._preparation.plan(target, watcher)
         identity = client.idempotent_producer().identity
-        restore_id = self._ledger.next_id(digest)
-        plan = msgspec.structs.replace(plan, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
-        for topic in plan.topics:
+        own = msgspec.structs.replace(own, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
+        for topic in own.topics:
             offset_map = spans_by_target(surveys[topic.source])
-            self._ledger.put_offset_map(restore_id, plan.map_id, topic.name, offset_map)
-        plan = self._ledger.put_plan(restore_id, plan)
+            self._ledger.put_offset_map(restore_id, own.map_id, topic.name, offset_map)
+        plan = self._ledger.put_plan(restore_id, own)
         if self._is_pruned(plan.manifest_number):
             self._ledger.put_abandoned(restore_id)
             raise ManifestPruned(
                 f"manifest {plan.manifest_number} of backup {plan.backup_id} was pruned while it was read; nothing was "
                 "restored: run the restore again"
             )
-        return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=False)
+        return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=plan != own)
 
     def _is_pruned(self, number: int) -> bool:
         """Asked when the plan is stored: a prune that begins later sees that."""
         return self._holds.drops(self._catalog, number)
 
     def _prepare_topics(self, opened: OpenRestore, target: RestoreTarget) -> dict[TopicName, TopicId]:
+        existing = target.existing(topic.name for topic in opened.plan.topics)
+        # Asked after that: another command that runs this restore stores them before it writes.
         known = self._ledger.topic_ids(opened.restore_id)
         if known is not None:
             return known
-        # Nothing of this restore was written yet, so whatever is there is somebody else's.
-        existing = target.existing(topic.name for topic in opened.plan.topics)
         for name, topic in existing.items():
             if topic.record_offsets:
                 raise QuorateError(f"target topic {name} is not empty any more: delete it and restore again")

@@ -175,7 +175,8 @@ class RetainedBackup:
     def begin_restore(self, number: int) -> None:
         """As ``RestoreRun`` does it: read, store the plan, look once more."""
         manifest = self.catalog.read(number)
-        restore_id = self.restores.next_id(f"{number:x}{self._runs:x}{self._prefix}")
+        digest = f"{number:x}{self._runs:x}{self._prefix}"
+        restore_id = self.restores.id_after(self.restores.latest(digest), digest)
         self.restores.put_plan(restore_id, _plan(manifest))
         if self.holds.drops(self.catalog, number):
             self.restores.put_abandoned(restore_id)
