@@ -127,7 +127,5 @@ def test_two_commands_that_run_the_same_restore_at_once_write_each_record_once(
     second = restores.start(**mapping, **SLOW)
     outcomes = [first.communicate(timeout=200), second.communicate(timeout=200)]
 
-    if 0 not in (first.returncode, second.returncode):
-        done = restores.restore(**mapping)
-        assert done.status == 0, (outcomes, done)
+    assert 0 in (first.returncode, second.returncode), outcomes  # The one that began to write last goes on.
     assert_equal(client, "twice")

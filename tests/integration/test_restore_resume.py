@@ -11,20 +11,24 @@ import msgspec
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from quorate.backup.restore_plan import RestorePlan, TargetTopic
 from quorate.backup.storage import open_storage
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.pipeline.restore_partition_writer import PartitionWriter
 from quorate.pipeline.restore_run import RestoreReport
 from quorate.pipeline.restore_stream import PartitionAssignment
 from quorate.pipeline.restore_survey_task import SurveyTask
+from quorate.pipeline.restore_target import RestoreTarget
 from quorate.pipeline.restore_write_task import WriteTask, write_in_lanes
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
 from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
-from tests.restore_commands import Restores, all_records, client_of, without_offsets
+from tests.restore_commands import Restores, all_records, client_of, topic_configs, without_offsets
 from tests.spark_session import InThisProcess, run_in_process
 
 pytest.importorskip("pyspark")
@@ -178,6 +182,41 @@ def test_restore_follows_the_plan_of_a_command_that_was_faster(
     assert [each.restore_id for each in overtakes] == ([report.restore_id] if suffix == "finished" else [])
     assert report.written_records == (0 if overtakes else 2 * RECORDS)
     assert_equal(client, suffix)
+
+
+def test_restore_that_stops_when_all_is_written_can_be_finished_whatever_is_done_to_its_topics(
+    restores: Restores, client: KafkaClient, node: QuorateNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(target: RestoreTarget, topic: TargetTopic, plan: RestorePlan) -> None:
+        finish(target, topic, plan)
+        raise QuorateError("the power went out")
+
+    finish = RestoreTarget.finish
+    monkeypatch.setattr(RestoreTarget, "finish", stop)
+    with pytest.raises(QuorateError, match="the power went out"):
+        restores.run_in_process(topic_mapping=names("used"))
+    monkeypatch.undo()
+    client.topics.delete_records({TopicPartition(TopicName("orders-used"), PartitionIndex(0)): Offset(RECORDS)})
+    produce(node.bootstrap, "payments-used", 1)
+
+    report = restores.run_in_process(topic_mapping=names("used"))
+
+    assert (report.is_resumed, report.written_records) == (True, 0)
+    assert restores.run_in_process(topic_mapping=names("used-again")).written_records == 2 * RECORDS
+
+
+def test_command_that_was_overtaken_does_nothing_once_the_other_is_done(
+    restores: Restores, client: KafkaClient, node: QuorateNode
+) -> None:
+    def overtake() -> None:
+        restores.run_in_process(topic_mapping=names("in-use"))
+        produce(node.bootstrap, "orders-in-use", 1)
+        client.configs.alter_topic(TopicName("orders-in-use"), values={"retention.ms": "77"})
+
+    report = restores.run_in_process(lambda: OvertakenWhileSurveying(overtake), topic_mapping=names("in-use"))
+
+    assert (report.is_resumed, report.written_records) == (True, 0)
+    assert topic_configs(client, "orders-in-use")["retention.ms"] == "77"
 
 
 def test_restore_whose_topics_were_all_deleted_starts_over(restores: Restores, client: KafkaClient) -> None:

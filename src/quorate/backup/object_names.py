@@ -18,6 +18,9 @@ PRUNED_CONTENT = b'{"pruned": true}\n'
 _MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_RUN_OF_SEGMENT = re.compile(r"topics/.*/\d{20}-([A-Za-z0-9_]+)-[^/]*")
+_RUN_LENGTH = 8
+_UNIQUE_LENGTH = 12
 
 
 def manifest_name(number: int) -> str:
@@ -28,6 +31,17 @@ def manifest_number(name: str) -> int | None:
     """None for any object that is not a manifest."""
     match = _MANIFEST.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def attempt_name(run_id: str, unique: str) -> str:
+    """For one attempt of one task of a run: no other has it."""
+    return f"{run_id[:_RUN_LENGTH]}-{unique[:_UNIQUE_LENGTH]}"
+
+
+def run_of(name: str) -> str | None:
+    """What tells the run that wrote a segment, whole or in part; None for other objects."""
+    match = _RUN_OF_SEGMENT.fullmatch(name)
+    return match[1] if match else None
 
 
 def segment_name(

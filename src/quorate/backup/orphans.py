@@ -6,7 +6,7 @@ List the objects before reading the manifests: then whatever a run commits in be
 from collections.abc import Iterable, Iterator
 
 from quorate.backup.manifest import Manifest
-from quorate.backup.object_names import manifest_number
+from quorate.backup.object_names import manifest_number, run_of
 from quorate.backup.storage import ObjectInfo
 
 
@@ -19,5 +19,13 @@ def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -
 
 
 def old_enough(orphans: Iterable[ObjectInfo], *, now_ms: int, safe_age_ms: int) -> Iterator[ObjectInfo]:
-    """Those that may be deleted. A younger one may belong to a run that has yet to commit."""
-    return (each for each in orphans if now_ms - each.modified_ms >= safe_age_ms)
+    """Those that may be deleted. A younger one may belong to a run that has yet to commit, and with it all of its run.
+
+    A run may take longer than the safe age; it is at work for as long as it writes something within that time.
+    """
+    runs: dict[str, list[ObjectInfo]] = {}
+    for each in orphans:
+        runs.setdefault(run_of(each.name) or each.name, []).append(each)
+    for objects in runs.values():
+        if now_ms - max(each.modified_ms for each in objects) >= safe_age_ms:
+            yield from objects

@@ -15,6 +15,7 @@ from cramjam import zstd
 
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifest import GroupOffset
+from quorate.backup.restore_claims import take_run_number
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_offset_map import OffsetMap
 from quorate.backup.restore_plan import RestorePlan
@@ -23,6 +24,7 @@ from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.ids import TopicId, TopicName
 
 _PLAN = re.compile(r"([0-9a-f]+)-(\d+)/plan\.json")
+_SNAPSHOT = re.compile(r"[^/]+/groups-before/[0-9a-f]{64}\.json")
 _DIGEST_LENGTH = 12
 
 Stored = TypeVar("Stored")
@@ -96,6 +98,16 @@ class RestoreLedger:
     def topic_ids(self, restore_id: str) -> dict[TopicName, TopicId] | None:
         return self._read(f"{restore_id}/topics.json", dict[TopicName, TopicId])
 
+    def next_run_number(self, restore_id: str) -> int:
+        return take_run_number(self._storage, restore_id)
+
+    def put_written(self, restore_id: str) -> None:
+        """Every record is in the target. From now on its users may write there, and retention may delete."""
+        self._put_once(f"{restore_id}/written.json", {}, dict[str, str])
+
+    def is_written(self, restore_id: str) -> bool:
+        return self._read(f"{restore_id}/written.json", dict[str, str]) is not None
+
     def put_done(self, restore_id: str, done: RestoreDone) -> None:
         self._put_once(f"{restore_id}/done.json", done, RestoreDone)
 
@@ -125,7 +137,8 @@ class RestoreLedger:
 
     def group_snapshots(self, restore_id: str) -> list[GroupSnapshot]:
         names = [each.name for each in self._storage.objects(f"{restore_id}/groups-before/")]
-        found = [self._read(name, GroupSnapshot) for name in names]
+        # A process that was killed may have left half of one, under another name.
+        found = [self._read(name, GroupSnapshot) for name in names if _SNAPSHOT.fullmatch(name)]
         return sorted((each for each in found if each is not None), key=lambda each: each.group)
 
     def put_offset_map(self, restore_id: str, map_id: str, topic: TopicName, offset_map: OffsetMap) -> None:

@@ -12,6 +12,7 @@ from quorate.backup.compaction_merge import merge_segments
 from quorate.backup.errors import BackupError
 from quorate.backup.frame_codec import FrameCodec
 from quorate.backup.manifest import SegmentEntry
+from quorate.backup.object_names import attempt_name
 from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.pipeline.task_runner import Outcome
@@ -52,7 +53,7 @@ class CompactTask:
                 group,
                 cluster_id=settings.cluster_id,
                 codec=settings.codec,
-                attempt=f"{settings.run_id[:8]}-{uuid.uuid4().hex[:12]}",
+                attempt=attempt_name(settings.run_id, uuid.uuid4().hex),
             )
         except BackupError as error:
             return MergeAnswer(group=group, merged=None, fault=str(error))

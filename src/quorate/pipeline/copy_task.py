@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from quorate.backup.merging import RangeResult
+from quorate.backup.object_names import attempt_name
 from quorate.backup.offset_ranges import OffsetRange
 from quorate.backup.range_recorder import RangeRecorder
 from quorate.backup.segment_sink import SegmentSettings
@@ -72,7 +73,7 @@ class CopyTask:
 
 def copy_ranges(settings: CopySettings, ranges: list[OffsetRange]) -> TaskReport:
     started = time.monotonic()
-    attempt = f"{settings.run_id[:8]}-{uuid.uuid4().hex[:12]}"
+    attempt = attempt_name(settings.run_id, uuid.uuid4().hex)
     storage = open_storage(settings.location)
     limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
     done: list[RangeCopy] = []

@@ -84,8 +84,7 @@ class RestoreRun:
                 return _report(plan, opened, [], [], time.monotonic() - started, is_dry=True)
             if opened is None:
                 opened = self._begin(self._ledger.id_after(latest, digest), client, target, watcher)
-            topic_ids = self._prepare_topics(opened, target)
-            written = self._write(opened, topic_ids, watcher)
+            written = self._write_the_rest(opened, target, watcher)
             groups = self._finish(opened, client, target)
             return _report(opened.plan, opened, written, groups, time.monotonic() - started)
 
@@ -144,6 +143,21 @@ class RestoreRun:
                 raise QuorateError(f"target topic {name} is not empty any more: delete it and restore again")
         return self._ledger.put_topic_ids(opened.restore_id, target.create(opened.plan))
 
+    def _write_the_rest(self, opened: OpenRestore, target: RestoreTarget, watcher: RestoreWatcher) -> list[TaskWritten]:
+        """Until every record is in the target. Nothing where that was so once: its users may have it by now."""
+        if self._ledger.is_written(opened.restore_id):
+            return []
+        try:
+            written = self._write(opened, self._prepare_topics(opened, target), watcher)
+            for problem in target.unwritten(opened.plan.topics):
+                raise QuorateError(f"the restore is not complete: {problem}; run it again")
+        except QuorateError:
+            if self._ledger.is_written(opened.restore_id):
+                return []  # Another command was faster, and what is wrong is what was done to the topics since.
+            raise
+        self._ledger.put_written(opened.restore_id)
+        return written
+
     def _write(
         self, opened: OpenRestore, topic_ids: dict[TopicName, TopicId], watcher: RestoreWatcher
     ) -> list[TaskWritten]:
@@ -156,6 +170,7 @@ class RestoreRun:
         limit = self._config.restore.rate_limit_bytes_per_second
         settings = WriteSettings(
             restore_id=opened.restore_id,
+            run_number=self._ledger.next_run_number(opened.restore_id),
             location=self._config.location,
             restores=restores_location(self._config),
             client=self._client_config,
@@ -169,10 +184,13 @@ class RestoreRun:
         return [msgspec.msgpack.decode(row, type=TaskWritten) for row in rows]
 
     def _finish(self, opened: OpenRestore, client: KafkaClient, target: RestoreTarget) -> list[str]:
-        """The configs of the source, and the groups' offsets, now that the data is in."""
+        """The configs of the source, and the groups' offsets, now that the data is in.
+
+        Not a second time where another command has done it: groups may have gone on since.
+        """
         plan = opened.plan
-        for problem in target.unwritten(plan.topics):
-            raise QuorateError(f"the restore is not complete: {problem}; run it again")
+        if self._ledger.done(opened.restore_id) is not None:
+            return []
         for topic in plan.topics:
             target.finish(topic, plan)
         groups: list[str] = []

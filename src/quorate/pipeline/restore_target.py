@@ -132,7 +132,10 @@ class RestoreTarget:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         # The answer to an earlier try was lost, or another command runs the same restore.
-        return {name: topic.topic_id for name, topic in self.existing([new.name]).items()}
+        found = self.existing([new.name])
+        if new.name not in found:
+            raise QuorateError(f"topic {new.name} was made just now, and not every broker knows it: restore again")
+        return {new.name: found[new.name].topic_id}
 
     def _require_state(self, name: TopicName, producer_id: ProducerId) -> None:
         """A topic that this restore made before it was stopped, and no other."""

@@ -37,6 +37,7 @@ class WriteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of a run share."""
 
     restore_id: str
+    run_number: int
     location: StorageLocation  # Of the backup's own folder.
     restores: StorageLocation
     client: ClientConfig
@@ -163,7 +164,14 @@ def write_in_lanes(lanes: Sequence[deque[PartitionWriter]], producer: Idempotent
 def _claim(settings: WriteSettings, assignments: list[PartitionAssignment]) -> list[PartitionClaim]:
     restores = open_storage(settings.restores)
     return [
-        PartitionClaim(restores, settings.restore_id, each.topic, each.partition, now=time.monotonic)
+        PartitionClaim(
+            restores,
+            settings.restore_id,
+            each.topic,
+            each.partition,
+            run_number=settings.run_number,
+            now=time.monotonic,
+        )
         for each in assignments
     ]
 

@@ -9,10 +9,12 @@ from quorate.backup.manifest import GapReason, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.manifest_rules import coverage
 from quorate.backup.merging import RangeResult
+from quorate.backup.object_names import attempt_name, segment_name
 from quorate.backup.orphans import find_orphans, old_enough
 from quorate.backup.planner import Plan
 from quorate.backup.segment_verification import verify_deeply
 from quorate.backup.storage import StoredObject
+from quorate.kernel.ids import Offset
 from quorate.records.batch import iterate_batches
 from tests.unit.backup.backup_runs import (
     BACKUP_ID,
@@ -24,6 +26,7 @@ from tests.unit.backup.backup_runs import (
     read_back,
     run_backup,
 )
+from tests.unit.backup.batches import PARTITION, TOPIC, TOPIC_ID
 from tests.unit.backup.memory_storage import MemoryStorage
 
 CHANGES = st.one_of(
@@ -286,6 +289,25 @@ def test_only_orphans_older_than_the_safe_age_may_be_deleted() -> None:
 
     assert [each.name for each in orphans] == ["topics/old.qseg", "topics/x.partial", "topics/young.qseg"]
     assert may_go == ["topics/old.qseg", "topics/x.partial"]
+
+
+def test_no_orphan_of_a_run_may_be_deleted_while_the_run_still_writes() -> None:
+    storage = MemoryStorage()
+
+    def write(run_id: str, offset: int, now_ms: int, suffix: str = "") -> str:
+        attempt = attempt_name(run_id, f"{offset:x}00")
+        name = segment_name(TOPIC, TOPIC_ID, PARTITION, Offset(offset), attempt) + suffix
+        storage.now_ms = now_ms
+        storage.store(name, b"")
+        return name
+
+    killed = {write("aaaaaaaa1", 0, 100), write("aaaaaaaa1", 7, 200, ".partial")}
+    write("bbbbbbbb1", 0, 100)
+    write("bbbbbbbb1", 7, 900, ".partial")
+
+    may_go = {each.name for each in old_enough(find_orphans(storage.objects(), []), now_ms=1_000, safe_age_ms=500)}
+
+    assert may_go == killed
 
 
 def test_a_range_without_result_stops_its_partition_and_the_next_run_goes_on_from_there() -> None:
