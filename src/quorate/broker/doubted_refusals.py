@@ -8,7 +8,9 @@ leader says it, a majority of the quorum has to know of no other; where that can
 A leader that has just followed another one does not say it either: the batch that is missing may be under way to its
 predecessor, which was cut off, and come here when the client gives that up. Clients send the next ones here meanwhile.
 So a producer that such a leader does not know starts at sequence 0: taken for its first, a later batch would shut out
-for good what comes before it. Any other leader takes what it gets: retention may have deleted what the producer wrote.
+for good what comes before it. Nor does the first leader of a new topic say it at first: it may have refused the batch
+that is missing before it knew of the topic, and librdkafka takes the next one that is written for an answer to both.
+Any other leader takes what it gets: retention may have deleted what the producer wrote.
 """
 
 from collections.abc import Sequence
@@ -36,13 +38,15 @@ class DoubtedRefusal(msgspec.Struct, frozen=True):
     def of(cls, position: int, partition: Partition, batches: memoryview) -> "DoubtedRefusal":
         header = read_header(batches)
         entry = partition.log.producers.get(header.producer_id)
-        # Not one that comes again after it was written long ago.
-        is_gap = (
-            entry is None
-            or header.producer_epoch > entry.epoch
-            or comes_after(header.base_sequence, entry.last_sequence)
-        )
-        return cls(position, partition, partition.leader_epoch, is_gap and partition.may_get_batches_early)
+        if entry is None:
+            is_missing_before = True
+        elif partition.is_first_reign:
+            is_missing_before = False  # All that it wrote came here.
+        else:  # Not one that comes again after it was written long ago.
+            is_missing_before = header.producer_epoch > entry.epoch or comes_after(
+                header.base_sequence, entry.last_sequence
+            )
+        return cls(position, partition, partition.leader_epoch, is_missing_before and partition.may_get_batches_early)
 
     @property
     def is_by_the_leader(self) -> bool:

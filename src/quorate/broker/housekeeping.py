@@ -83,7 +83,7 @@ class Housekeeping:
             try:
                 deleted = partition.log.apply_retention(now_ms, up_to_offset=partition.high_watermark)
                 partition.log.expire_producers(now_ms)
-                partition.first_writes.drop_idle()
+                partition.drop_idle()
             except KafkaError as error:
                 logger.error("retention failed partition=%s error=%s", partition, error)
                 continue

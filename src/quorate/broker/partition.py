@@ -41,8 +41,10 @@ from quorate.storage.log import PartitionLog
 logger = logging.getLogger(__name__)
 
 _FIRST_EPOCH = 0
-#: Clients wait half a minute for an answer by default.
-_REQUESTS_END_WITHIN_MS = 35_000
+#: Java waits half a minute for an answer by default, and librdkafka a minute.
+_REQUESTS_END_WITHIN_MS = 65_000
+#: What a producer sent right behind a batch that this node refused, as it did not know the topic yet, has come by then.
+_FIRST_REQUESTS_COME_WITHIN_MS = 2_000
 
 CommitCallback = Callable[[KafkaError | None], None]
 
@@ -108,8 +110,7 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
-        #: Until then an earlier batch may be under way to the leader before this one; None where there was none.
-        self._early_until_ms: int | None = None
+        self._early_until_ms = 0
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
@@ -130,6 +131,7 @@ class Partition:
 
     def lead(self, start: LeaderStart, config: ReplicationConfig) -> None:
         """Take writes in the leader epoch of ``start``; its offsets are filled in here."""
+        is_own_successor = self.leading is not None and start.leader.leader_epoch == self.leader_epoch + 1
         self._leave_part()
         self.leader_epoch = start.leader.leader_epoch
         self.log.assign_epoch_start(self.leader_epoch)
@@ -142,8 +144,9 @@ class Partition:
             min_insync_replicas=self.settings.min_insync_replicas,
         )
         self.leading = LeaderReplica(start, config)
-        has_predecessor = self.leader_epoch > _FIRST_EPOCH
-        self._early_until_ms = self._replication.now_ms() + _REQUESTS_END_WITHIN_MS if has_predecessor else None
+        if not is_own_successor:
+            patience_ms = _FIRST_REQUESTS_COME_WITHIN_MS if self.is_first_reign else _REQUESTS_END_WITHIN_MS
+            self._early_until_ms = self._replication.now_ms() + patience_ms
         self.high_watermark = self.leading.high_watermark
         self.log.commit_transactions_up_to(self.high_watermark)
         self._acks = AckTracker(self.high_watermark)
@@ -180,13 +183,17 @@ class Partition:
         return self.leading
 
     @property
-    def may_get_batches_early(self) -> bool:
-        """Whether a producer's earlier batch may still be under way to the leader before this one.
+    def is_first_reign(self) -> bool:
+        return self.leader_epoch == _FIRST_EPOCH
 
-        In a topic that is restored a batch says itself where it belongs.
+    @property
+    def may_get_batches_early(self) -> bool:
+        """Whether a producer's earlier batch may still have to come.
+
+        It may be under way to the leader before this one, or have come before this node knew of the topic. In a topic
+        that is restored a batch says itself where it belongs.
         """
-        until_ms = self._early_until_ms
-        return until_ms is not None and self._replication.now_ms() < until_ms and not self.settings.is_being_restored
+        return self._replication.now_ms() < self._early_until_ms and not self.settings.is_being_restored
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
@@ -196,12 +203,20 @@ class Partition:
     # As leader.
 
     def append(
-        self, batches: memoryview, now_ms: int, *, acks_all: bool = False, found: LocatedBatches | None = None
+        self,
+        batches: memoryview,
+        now_ms: int,
+        *,
+        acks_all: bool = False,
+        found: LocatedBatches | None = None,
+        admit: Callable[[], None] | None = None,
     ) -> AppendInfo:
-        """``found``: what ``read_batches`` has found in them, where somebody has looked."""
+        """``found``: what ``read_batches`` has found in them, where somebody has looked. ``admit`` may refuse them."""
         if self._put_off is not None:
-            self._put_off.require_turn(batches, now_ms, self.log.producers)
+            self._put_off.require_turn(batches, self._replication.now_ms(), self.log.producers)
         try:
+            if admit is not None:
+                admit()
             leading = self._require_writable(acks_all=acks_all)
             info = self.log.append_as_leader(
                 batches,
@@ -212,21 +227,27 @@ class Partition:
                 found=found,
             )
         except KafkaError as error:
-            self._refused(batches, error, now_ms)
+            self._refused(batches, error)
             raise
         if self._put_off is not None:
             self._put_off.written(batches)
         self._appended(leading)
         return info
 
-    def refuse_as_follower(self, batches: memoryview, now_ms: int) -> None:
+    def refuse_as_follower(self, batches: memoryview) -> None:
         """A producer takes this node for the leader, which it may become: what comes behind the batch has to wait."""
-        self._refused(batches, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+        self._refused(batches, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def _refused(self, batches: memoryview, error: KafkaError, now_ms: int) -> None:
+    def _refused(self, batches: memoryview, error: KafkaError) -> None:
         if self._put_off is None:
             self._put_off = PutOff()
-        self._put_off.refused(batches, error, now_ms)
+        self._put_off.refused(batches, error, self._replication.now_ms())
+
+    def drop_idle(self) -> None:
+        """Forget producers that were made to wait and did not come again."""
+        self.first_writes.drop_idle()
+        if self._put_off is not None and self._put_off.is_empty_at(self._replication.now_ms()):
+            self._put_off = None
 
     def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
         """End a producer's transaction. What was being verified for it comes too late."""

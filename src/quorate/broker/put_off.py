@@ -62,8 +62,7 @@ class PutOff:
         if header.producer_id < 0:
             return
         if len(self._refusals) >= self._tidy_at:
-            self._refusals = {key: refusal for key, refusal in self._refusals.items() if now_ms < refusal.until_ms}
-            self._tidy_at = max(_TIDY_FROM, 2 * len(self._refusals))
+            self._tidy(now_ms)
         self._refusals[header.producer_id] = _Refusal(
             epoch=header.producer_epoch,
             sequence=header.base_sequence,
@@ -75,3 +74,11 @@ class PutOff:
     def written(self, batches: memoryview) -> None:
         if self._refusals:
             self._refusals.pop(read_header(batches).producer_id, None)
+
+    def is_empty_at(self, now_ms: int) -> bool:
+        self._tidy(now_ms)
+        return not self._refusals
+
+    def _tidy(self, now_ms: int) -> None:
+        self._refusals = {key: refusal for key, refusal in self._refusals.items() if now_ms < refusal.until_ms}
+        self._tidy_at = max(_TIDY_FROM, 2 * len(self._refusals))

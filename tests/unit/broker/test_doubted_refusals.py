@@ -54,21 +54,30 @@ def test_a_leader_is_new_for_longer_than_clients_wait_for_an_answer() -> None:
         lead_alone(partition, 3)
         partition.append(batch(0), NOW_MS)
         assert may_be_early(partition, batch(2))
-        await until(host.loop.time() + 34.9)
+        await until(host.loop.time() + 64.9)
         assert may_be_early(partition, batch(2))
         await until(host.loop.time() + 0.2)
         assert not may_be_early(partition, batch(2))
-        lead_alone(partition, 4)
+        lead_alone(partition, 4)  # Its predecessor is itself.
+        assert not may_be_early(partition, batch(2))
+        lead_alone(partition, 6)
         assert may_be_early(partition, batch(2))
 
     run(scenario)
 
 
-def test_the_first_leader_has_no_predecessor() -> None:
+def test_the_first_leader_waits_for_what_it_refused_before_it_knew_of_the_topic() -> None:
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
         lead_alone(partition, 0)
-        partition.append(batch(5), NOW_MS)
+        with pytest.raises(KafkaError) as refused:
+            partition.append(batch(5), NOW_MS)
+        assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert may_be_early(partition, batch(5))
+        partition.append(batch(0, producer_id=8), NOW_MS)
+        assert not may_be_early(partition, batch(2, producer_id=8))
+        await until(host.loop.time() + 2)
+        partition.append(batch(5), NOW_MS)  # It has written to an earlier topic of this name.
         assert not may_be_early(partition, batch(7))
 
     run(scenario)
@@ -85,7 +94,7 @@ def test_a_new_leader_takes_no_later_batch_for_the_first_of_a_producer() -> None
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert may_be_early(partition, batch(7))
         partition.append(batch(0, producer_id=8), NOW_MS)
-        await until(host.loop.time() + 35)
+        await until(host.loop.time() + 65)
         partition.append(batch(7), NOW_MS)  # Nothing is under way any more: the log does not go back to its beginning.
         assert partition.log.log_end_offset == 2
 

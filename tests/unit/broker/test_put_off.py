@@ -87,6 +87,13 @@ def test_refusals_are_forgotten_in_time() -> None:
     assert len(put_off._refusals) <= 200
 
 
+def test_nothing_is_left_of_refusals_that_have_passed() -> None:
+    put_off = PutOff()
+    put_off.refused(batch(3), FULL, NOW_MS)
+    assert not put_off.is_empty_at(NOW_MS + 9_999)
+    assert put_off.is_empty_at(NOW_MS + 10_000)
+
+
 def test_errors_that_do_not_pass_and_producers_that_do_not_number_put_nothing_off() -> None:
     put_off = PutOff()
     put_off.refused(batch(3), KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH), NOW_MS)
@@ -119,6 +126,26 @@ def test_a_leader_with_too_few_replicas_keeps_a_producers_order_without_a_word_o
     run(scenario)
 
 
+def test_what_comes_behind_a_batch_that_was_not_admitted_waits_for_it_before_it_is_looked_at() -> None:
+    def refuse() -> None:
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def out_of_order() -> None:
+        raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+
+    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        lead(partition, 1, isr=(LEADER,), replicas=(LEADER,))
+        for sequence, admit in ((0, refuse), (1, out_of_order)):
+            with pytest.raises(KafkaError) as refused:
+                partition.append(batch(sequence), NOW_MS, admit=admit)
+            assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+        for sequence in (0, 1):
+            partition.append(batch(sequence), NOW_MS, admit=lambda: None)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("changes_leader", [False, True])
 def test_a_refusal_outlives_a_reign(changes_leader: bool) -> None:
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
@@ -144,7 +171,7 @@ def test_a_refusal_outlives_a_reign(changes_leader: bool) -> None:
 def test_what_comes_when_a_node_has_just_heard_of_its_lead_waits_for_what_came_before() -> None:
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
-        partition.refuse_as_follower(batch(0), NOW_MS)
+        partition.refuse_as_follower(batch(0))
         lead(partition, 1, isr=(LEADER,), replicas=(LEADER,))
         with pytest.raises(KafkaError) as behind:
             partition.append(batch(1), NOW_MS)

@@ -123,16 +123,17 @@ def _write(node: Node, api_version: int, request: ProduceRequest, transaction: T
                     raise refusal
                 partition = _partition(node, api_version, topic, data.index)
                 batch, found = _checked(api_version, partition, data)
+                admit = None
                 if transaction is not None:
-                    transaction.require_admitted(partition, batch)
+                    admit = partial(transaction.require_admitted, partition, batch)
                 elif is_transactional(batch):
                     raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
-                info = partition.append(batch, now_ms, acks_all=acks_all, found=found)
+                info = partition.append(batch, now_ms, acks_all=acks_all, found=found, admit=admit)
                 if transaction is not None:
                     transaction.appended(partition)
             except KafkaError as error:
                 if partition is None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _put_off_what_follows(node, api_version, topic, data, now_ms)
+                    _put_off_what_follows(node, api_version, topic, data)
                 if partition is not None and is_doubted(error):
                     assert isinstance(data.records, memoryview)  # It was looked into.
                     written.doubted.append(DoubtedRefusal.of(len(answers), partition, data.records))
@@ -153,13 +154,11 @@ def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
     return None
 
 
-def _put_off_what_follows(
-    node: Node, api_version: int, topic: TopicProduceData, data: PartitionProduceData, now_ms: int
-) -> None:
+def _put_off_what_follows(node: Node, api_version: int, topic: TopicProduceData, data: PartitionProduceData) -> None:
     """Where this node has a replica, and so may get to know that it leads before the producer's next batch comes."""
     if isinstance(data.records, memoryview):
         with suppress(KafkaError):
-            _replica(node, api_version, topic, data.index).refuse_as_follower(data.records, now_ms)
+            _replica(node, api_version, topic, data.index).refuse_as_follower(data.records)
 
 
 def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
