@@ -22,6 +22,7 @@ from quorate.storage.os_disk import OsDisk
 from quorate.transactions.record_codec import encode_key, encode_value
 from tests.compat.clients.client import DEADLINE_S
 from tests.compat.clients.confluent import ConfluentClient
+from tests.eventually import eventually
 from tests.peers.kafka_tools import ToolShell
 from tests.proofs import AIOKAFKA, CONFLUENT, KAFKA_TOOLS
 from tests.unit.transactions.conversation import ID, P0, P1, Conversation
@@ -206,7 +207,9 @@ def test_kafka_transactions_lists_describes_and_finds(tool_shell: ToolShell, boo
     assert made_topic not in run("find-hanging", "--topic", made_topic)
 
     producer.commit_transaction(DEADLINE_S)
-    assert re.search(rf"{made_topic}\s+\d+\s+\d+\s+CompleteCommit", run("list"))
+    # Its markers are written after the producer has its answer.
+    complete = rf"{made_topic}\s+\d+\s+\d+\s+CompleteCommit"
+    eventually(lambda: re.search(complete, run("list")) is not None, "the transaction to be complete")
 
 
 @pytest.mark.peer
