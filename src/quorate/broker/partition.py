@@ -110,7 +110,8 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
-        self._early_until_ms = 0
+        #: None once that has passed, so that it is not asked of every batch for ever.
+        self._early_until_ms: int | None = None
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
@@ -193,7 +194,12 @@ class Partition:
         It may be under way to the leader before this one, or have come before this node knew of the topic. In a topic
         that is restored a batch says itself where it belongs.
         """
-        return self._replication.now_ms() < self._early_until_ms and not self.settings.is_being_restored
+        if self._early_until_ms is None:
+            return False
+        if self._replication.now_ms() >= self._early_until_ms:
+            self._early_until_ms = None
+            return False
+        return not self.settings.is_being_restored
 
     def reconfigure(self, settings: PartitionSettings) -> None:
         self.settings = settings
