@@ -77,6 +77,9 @@ def test_longest_topic_name_is_taken(admin: AdminClient, topic: str) -> None:
     admin.create_topics([NewTopic(name, num_partitions=1)])[name].result(DEADLINE_S)
 
     assert name in admin.list_topics(timeout=DEADLINE_S).topics
+    admin.delete_topics([name])[name].result(DEADLINE_S)
+    eventually(lambda: name not in admin.list_topics(timeout=DEADLINE_S).topics, "the topic to be gone")
+    admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(DEADLINE_S)  # The node is well.
 
 
 def test_zero_partitions_are_refused(admin: AdminClient, topic: str) -> None:

@@ -11,11 +11,11 @@ from pyspark.errors import StreamingQueryException
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.data_source.export import ExportRequest, run_export
 from quorate.spark import register
-from tests.backup_commands import create_topics, produce
+from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
-from tests.spark_session import local_spark
-from tests.table_rows import NOON_MS, consumed_rows, spark_rows, write_everything
+from tests.spark_session import InThisProcess, local_spark, run_in_process
+from tests.table_rows import NOON_MS, consumed_rows, read_rows, spark_rows, write_everything
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,21 @@ def test_options_choose_columns_and_rows(node: QuorateNode, spark: Any) -> None:
     assert frame.columns == ["offset", "key"]
     assert sorted((row.offset, row.key) for row in frame.collect()) == expected
     assert 0 < len(expected) < 140
+
+
+def test_rows_of_a_backup_are_all_there_where_its_ranges_end_inside_batches(node: QuorateNode, tmp_path: Path) -> None:
+    create_topics(node.bootstrap, NewTopic("batches", 1))
+    produce(node.bootstrap, "batches", 7_001, value_size=1000, settings={"linger.ms": 50})
+    backups = Backups(tmp_path, node.bootstrap)
+    config = backups.write_config(topics={"include": ["batches"]}, backup=SMALL_RANGES)
+    assert run_in_process(backups, config, InThisProcess) is not None
+
+    rows = read_rows({"backup": backups.url, "backup_id": BACKUP_ID, "topics": "batches"})
+
+    assert [row.offset for row in rows] == list(range(7_001))
+    (topic,) = backups.manifest().topics
+    segments = topic.partitions[0].segments
+    assert any(each.last_offset >= each.end_offset for each in segments), "no batch reaches over the end of a range"
 
 
 @pytest.mark.timeout(900)

@@ -67,7 +67,15 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def live_end_offset(self) -> Offset:
+        """Where batches must begin before, to count."""
         return self.end_offset if self.superseded_from_offset is None else self.superseded_from_offset
+
+    @property
+    def record_end_offset(self) -> Offset:
+        """Behind its last record that counts: a batch that begins before ``end_offset`` may reach beyond it."""
+        if self.superseded_from_offset is not None:
+            return self.superseded_from_offset
+        return Offset(max(self.end_offset, self.last_offset + 1))
 
 
 class SupersededTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,6 +105,11 @@ class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     superseded: list[SupersededTail] = []
     leader_epochs: list[EpochStart] = []
     aborted_transactions: list[AbortedTransaction] = []
+
+    @property
+    def losses(self) -> list[Offset]:
+        """Where records are, or may be, missing: no transaction can be followed across these offsets."""
+        return sorted(gap.start_offset for gap in self.gaps if gap.reason.is_loss)
 
     @property
     def is_complete(self) -> bool:

@@ -5,6 +5,7 @@ partition gets from each segment, and how large the largest batch is. The same r
 they are written, so that the counts are not estimates.
 """
 
+from collections import deque
 from collections.abc import Iterable
 
 import msgspec
@@ -55,16 +56,20 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surveyor:
-    """Told of every stored batch of a partition, in order."""
+    """Told of every stored batch of a partition, in order, and at which offsets something is missing."""
 
-    def __init__(self, rules: RecordRules) -> None:
+    def __init__(self, rules: RecordRules, losses: Iterable[Offset] = ()) -> None:
         self._rules = rules
+        self._losses = deque(sorted(losses))
         self._transactions = TransactionTracker()
         self._shares: dict[PartitionIndex, _Pieces] = {}
         self._totals: dict[int, _Totals] = {_NO_TRANSACTION: _Totals()}
 
     def add_segment(self, index: int, entry: SegmentEntry, batches: Iterable[StoredBatch]) -> None:
         for batch in live_batches(entry, batches):
+            while self._losses and batch.summary.base_offset >= self._losses[0]:
+                self._losses.popleft()
+                self._transactions.cut_off()
             header = header_of(batch)
             if header is not None and header.is_control:
                 self._end_transaction(batch, header)
@@ -75,7 +80,7 @@ class Surveyor:
                 self._totals.setdefault(number, _Totals()).add(restored)
 
     def finish(self, segment_count: int) -> PartitionSurvey:
-        self._transactions.finish()
+        self._transactions.cut_off()
         excluded = self._transactions.excluded_numbers
         kept = [totals for number, totals in self._totals.items() if number not in excluded]
         shares = [pieces.share(target, excluded, segment_count) for target, pieces in sorted(self._shares.items())]

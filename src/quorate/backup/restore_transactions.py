@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from quorate.kernel.ids import Offset, ProducerId
+from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import BatchHeader
 from quorate.records.control import EndTransactionMarker
 
@@ -25,6 +25,7 @@ class ExcludedTransaction(msgspec.Struct, frozen=True, array_like=True, order=Tr
 
 class _Open(msgspec.Struct):
     number: int
+    epoch: ProducerEpoch
     first_offset: Offset
     last_offset: Offset
     is_inside: bool  # All of its records so far are in the time window.
@@ -42,11 +43,15 @@ class TransactionTracker:
 
     def add_data(self, header: BatchHeader, *, is_inside: bool) -> int:
         """The number of the transaction that the batch belongs to."""
-        found = self._open.get(header.producer_id)
+        producer_id = header.producer_id
+        found = self._open.get(producer_id)
+        if found is not None and found.epoch != header.producer_epoch:
+            self._cut_off(producer_id)  # Its marker is not in the backup: a transaction has one epoch.
+            found = None
         if found is None:
             self._count += 1
-            found = _Open(self._count, header.base_offset, header.last_offset, is_inside)
-            self._open[header.producer_id] = found
+            found = _Open(self._count, header.producer_epoch, header.base_offset, header.last_offset, is_inside)
+            self._open[producer_id] = found
         found.last_offset = header.last_offset
         found.is_inside = found.is_inside and is_inside
         return found.number
@@ -56,12 +61,14 @@ class TransactionTracker:
         if found is not None and not (marker.is_commit and found.is_inside):
             self._exclude(producer_id, found)
 
-    def finish(self) -> None:
-        """The backup ends here: what is open now was cut off."""
-        self.unfinished = len(self._open)
-        for producer_id, found in self._open.items():
-            self._exclude(producer_id, found)
-        self._open.clear()
+    def cut_off(self) -> None:
+        """The backup ends here, or something is missing: nobody knows how what is open now has ended."""
+        for producer_id in list(self._open):
+            self._cut_off(producer_id)
+
+    def _cut_off(self, producer_id: ProducerId) -> None:
+        self.unfinished += 1
+        self._exclude(producer_id, self._open.pop(producer_id))
 
     def _exclude(self, producer_id: ProducerId, found: _Open) -> None:
         self.excluded.append(ExcludedTransaction(producer_id, found.first_offset, found.last_offset))

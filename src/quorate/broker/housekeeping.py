@@ -86,6 +86,7 @@ class Housekeeping:
                 partition.drop_idle()
             except KafkaError as error:
                 logger.error("retention failed partition=%s error=%s", partition, error)
+                partition.check_disk(error)
                 continue
             if deleted:
                 logger.info("segments deleted partition=%s base_offsets=%s", partition, deleted)
@@ -105,9 +106,10 @@ class Housekeeping:
                 return
             try:
                 await self._clean(partition)
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # Whatever is wrong with one log, the others are cleaned.
                 if partition.failure is None:
-                    logger.error("cleaning failed partition=%s error=%s", partition, error)
+                    logger.error("cleaning failed partition=%s error=%r", partition, error)
+                    partition.check_disk(error)
 
     async def _clean(self, partition: Partition) -> None:
         if partition.failure is not None or not partition.log.config.compacts:

@@ -234,6 +234,7 @@ class Partition:
             )
         except KafkaError as error:
             self._refused(batches, error)
+            self.check_disk(error)
             raise
         if self._put_off is not None:
             self._put_off.written(batches)
@@ -405,9 +406,16 @@ class Partition:
             elif self.log.synced_end_offset >= self.log.log_end_offset:
                 self._replication.synced_as_follower(self)
 
+    def check_disk(self, error: Exception) -> None:
+        """Something failed: where the log cannot be used any more, nor can the replica."""
+        if self.failure is None and not self.log.is_usable:
+            self.sync_failed(error)
+
     def sync_failed(self, error: Exception) -> None:
         """After a failed sync nobody knows what the disk holds: the replica stops until the node is restarted."""
-        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} could not be synced: {error}")
+        failure = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {self} is offline since its disk failed: {error}"
+        )
         self.fail(failure)
         if self._after_retirement is not None:
             self._after_retirement()

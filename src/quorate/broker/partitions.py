@@ -22,7 +22,8 @@ from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPa
 from quorate.replication.leader import LeaderStart
 from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
 from quorate.storage.checkpoints import read_topic_id
-from quorate.storage.closing import DELETED_SUFFIX
+from quorate.storage.closing import remove_log
+from quorate.storage.file_names import with_suffix
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -120,8 +121,7 @@ class Partitions:
             state = None if topic is None else topic.partitions.get(PartitionIndex(int(index)))
             if state is None or self._view.node_id not in state.replicas:
                 logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, name, topic_id)
-                self._disk.rename(directory, f"{directory}{DELETED_SUFFIX}")
-                self._disk.remove_tree(f"{directory}{DELETED_SUFFIX}")
+                remove_log(self._disk, directory)
 
     def close(self) -> None:
         """Close every log, so that the next start has nothing to check."""
@@ -233,7 +233,7 @@ class Partitions:
         found = read_topic_id(self._disk, directory)
         if found is not None and found != topic_id:
             logger.warning("stray log set aside directory=%s topic_id=%s", directory, found)
-            self._disk.rename(directory, f"{directory}.{found.hex}-stray")
+            self._disk.rename(directory, with_suffix(directory, f".{found.hex}-stray"))
 
     def _remove(self, topic: TopicName, index: PartitionIndex, failure: KafkaError) -> None:
         partition = self._by_name.pop((topic, index), None)

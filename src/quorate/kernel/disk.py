@@ -4,6 +4,7 @@ The real one is ``storage.os_disk``; simulations hand in one that forgets what w
 joined with ``/``. Failures are ``OSError``, as the operating system names them (``ENOSPC`` when the disk is full).
 """
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -67,3 +68,8 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals inside the folder durable."""
         ...
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there was no room: unlike other failures that passes, and what was on the disk is there."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -107,6 +107,7 @@ class RestorePreparation:
                     keep_offsets=self._config.restore.preserve_offsets,
                 ),
                 segments=partition.segments,
+                losses=partition.losses,
             )
             for partition in topic.partitions
             if partition.segments

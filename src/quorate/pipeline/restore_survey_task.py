@@ -10,7 +10,7 @@ from quorate.backup.segment_verification import verified_batches
 from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import TopicName
+from quorate.kernel.ids import Offset, TopicName
 from quorate.pipeline.task_runner import Outcome
 
 
@@ -18,6 +18,7 @@ class SurveyRequest(msgspec.Struct, frozen=True, kw_only=True):
     topic: TopicName  # At the source.
     rules: RecordRules
     segments: list[SegmentEntry]
+    losses: list[Offset]
 
     @property
     def size_bytes(self) -> int:
@@ -45,7 +46,7 @@ class SurveyTask:
 
 
 def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
-    surveyor = Surveyor(request.rules)
+    surveyor = Surveyor(request.rules, request.losses)
     for index, entry in enumerate(request.segments):
         try:
             source = StoredObject(storage, entry.name)

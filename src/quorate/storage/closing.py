@@ -1,8 +1,15 @@
 """The end of a log's life in this process: closed for the next start, or deleted with all it holds."""
 
+from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
 from quorate.storage.checkpoints import write_epochs
-from quorate.storage.file_names import LEADER_EPOCH_CHECKPOINT, PRODUCER_SNAPSHOT, parent_of, path_of
+from quorate.storage.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PRODUCER_SNAPSHOT,
+    parent_of,
+    path_of,
+    with_suffix,
+)
 from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.state import LogState
 
@@ -26,11 +33,16 @@ def close(state: LogState) -> None:
 def delete(state: LogState) -> None:
     for segment in state.segments:
         segment.release()
-    doomed = state.directory + DELETED_SUFFIX
-    state.disk.remove_tree(doomed)
-    state.disk.rename(state.directory, doomed)
-    state.disk.sync_directory(parent_of(state.directory))
-    state.disk.remove_tree(doomed)
+    remove_log(state.disk, state.directory)
+
+
+def remove_log(disk: Disk, directory: str) -> None:
+    """In one step out of the way: what is half removed is never taken for a log."""
+    doomed = with_suffix(directory, DELETED_SUFFIX)
+    disk.remove_tree(doomed)
+    disk.rename(directory, doomed)
+    disk.sync_directory(parent_of(directory))
+    disk.remove_tree(doomed)
 
 
 def _checkpoint(state: LogState, end: Offset) -> None:

@@ -45,6 +45,9 @@ class LatestOffsets:
         return self._offsets.get(_short(key), _NOWHERE)
 
 
+_MAX_TIMESTAMP_MS = 2**63 - 1
+
+
 class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):
     latest: LatestOffsets
     now_ms: int
@@ -55,6 +58,11 @@ class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):
     # Of producers of which only a marker is known, but not which: all that have the epoch stay.
     kept_marker_epochs: Mapping[ProducerId, ProducerEpoch] = {}
 
+    @property
+    def delete_horizon_ms(self) -> int:
+        """From when on what is marked now may go. Topics may say never, with the largest number there is."""
+        return min(self.now_ms + self.delete_retention_ms, _MAX_TIMESTAMP_MS)
+
 
 def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
     """What stays of a batch of records; empty if nothing does."""
@@ -63,7 +71,7 @@ def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules
     if not kept:
         return _header_alone(batch, header) if header.last_offset in rules.kept_last_offsets else b""
     if has_tombstone and horizon_ms is None:
-        horizon_ms = rules.now_ms + rules.delete_retention_ms
+        horizon_ms = rules.delete_horizon_ms
     elif len(kept) == header.record_count:
         return batch
     records = [record for record in iterate_records(batch) if record.offset in kept]
@@ -78,7 +86,7 @@ def compact_aborted(batch: memoryview, header: BatchHeader, rules: CompactionRul
 def compact_marker(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
     """What stays of a marker that has done its work; empty if nothing does."""
     if not header.has_delete_horizon and header.record_count:
-        return _rebuild(list(iterate_records(batch)), header, rules.now_ms + rules.delete_retention_ms)
+        return _rebuild(list(iterate_records(batch)), header, rules.delete_horizon_ms)
     if header.record_count and header.base_timestamp > rules.now_ms:
         return batch
     is_last_word = rules.kept_marker_epochs.get(header.producer_id) == header.producer_epoch

@@ -23,6 +23,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 _OFFSET_DIGITS = 20
+_MAX_NAME_BYTES = 255  # On every file system that matters.
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -48,3 +49,9 @@ def offset_of(name: str, suffix: str) -> Offset | None:
 
 def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def with_suffix(directory: str, suffix: str) -> str:
+    """The path of the folder under another name: its own, cut where that would be too long for a disk."""
+    parent, _, name = directory.rpartition("/")
+    return f"{parent}/{name[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"

@@ -4,6 +4,7 @@ The new start of the log is durable before a file is removed, so it never moves 
 stays may hold records below the start, which nobody is shown any more.
 """
 
+from quorate.kernel.disk import is_full
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.storage.appending import roll
@@ -66,7 +67,15 @@ def _expired_by_size(state: LogState, segments: list[Segment]) -> int:
 
 
 def _start_at(state: LogState, offset: Offset) -> None:
-    state.store_log_start(offset)
+    try:
+        state.store_log_start(offset)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        # Nothing has changed: the log goes on as it is, and the next look may find room.
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot move the start of {state.directory}: {error}"
+        ) from error
     state.log_start_offset = offset
     if state.epochs.truncate_from_start(offset):
         state.durability.note_epochs(state.epochs.entries())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.kernel.disk import Disk
+from quorate.kernel.disk import Disk, is_full
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.storage.checkpoints import read_offset, write_offset
@@ -102,8 +102,13 @@ class LogState:
         return self._cleaned_up_to
 
     def store_cleaned_up_to(self, offset: Offset) -> None:
-        write_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}", offset)
+        """Known from here on. Where the disk is full a restart costs a round of compaction, no record."""
         self._cleaned_up_to = offset
+        try:
+            write_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}", offset)
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def require_usable(self) -> None:
         if self.failure is not None:

@@ -2,6 +2,9 @@
 
 The order protects against a crash at any point: first the recovery point is lowered, durably, so that recovery checks
 everything above it; then later segments go; then the file that stays is cut and synced.
+
+A worker thread may begin a sync meanwhile. So what it looks at, the end of the log and its segments, changes first:
+then it claims nothing that is about to go, and opens no file that is gone.
 """
 
 from quorate.kernel.ids import Offset
@@ -27,16 +30,16 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         return
     later = state.segments.based_above(segment.base_offset)
     state.truncations += 1
+    state.log_end_offset = end
+    if later:
+        state.segments.replace([segment, *later], [segment])
     state.durability.lower(end)
     remove_snapshots(state.disk, state.directory, above=end)
     _remove(state, later)
-    if later:
-        state.segments.replace([segment, *later], [segment])
     if segment.is_created:
         segment.cut(position)
         segment.forget_from(end)
         segment.transaction_index.truncate_to(end)
-    state.log_end_offset = end
     state.recent.forget(end)
     _forget_cleaning(state, end)
     if state.epochs.truncate_from_end(end):
@@ -48,12 +51,13 @@ def truncate_to(state: LogState, offset: Offset) -> None:
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     """Empty the log; its next record gets ``offset``, which may be below or above all that it had."""
     state.truncations += 1
+    gone = list(state.segments)
+    state.segments = Segments([Segment(state.disk, state.directory, offset, is_new=True)])
+    state.log_start_offset = state.log_end_offset = offset
     state.durability.lower(offset)
     state.store_log_start(offset)
     remove_snapshots(state.disk, state.directory, above=Offset(-1))
-    _remove(state, list(state.segments))
-    state.segments = Segments([Segment(state.disk, state.directory, offset, is_new=True)])
-    state.log_start_offset = state.log_end_offset = offset
+    _remove(state, gone)
     state.recent.forget(offset)
     _forget_cleaning(state, offset)
     state.epochs.truncate_from_end(Offset(0))

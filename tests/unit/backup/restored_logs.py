@@ -25,6 +25,7 @@ def data_batch(
     records: Sequence[Record],
     *,
     producer_id: int = NO_PRODUCER_ID,
+    epoch: int = 0,
     is_transactional: bool = False,
     compression: Compression = Compression.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
@@ -38,7 +39,7 @@ def data_batch(
         compression=compression,
         timestamp_type=timestamp_type,
         producer_id=ProducerId(producer_id),
-        producer_epoch=ProducerEpoch(0 if producer_id >= 0 else -1),
+        producer_epoch=ProducerEpoch(epoch if producer_id >= 0 else -1),
         base_sequence=0 if producer_id >= 0 else -1,
         is_transactional=is_transactional,
     )
@@ -82,8 +83,8 @@ class StoredPartition:
             self.entries.append(segment_entry(name, finished))
             start_offset = finished.footer.end_offset
 
-    def survey(self, wanted: RecordRules) -> PartitionSurvey:
-        surveyor = Surveyor(wanted)
+    def survey(self, wanted: RecordRules, losses: Sequence[Offset] = ()) -> PartitionSurvey:
+        surveyor = Surveyor(wanted, losses)
         for index, entry in enumerate(self.entries):
             reader = SegmentReader(StoredObject(self.storage, entry.name))
             surveyor.add_segment(index, entry, reader.batches())

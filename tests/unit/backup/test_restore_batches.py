@@ -176,6 +176,27 @@ def test_restore_has_the_committed_records_of_the_window_in_order_from_any_posit
     assert values(partition.restored(wanted, position)) == log.expected()[position:]
 
 
+def test_transaction_whose_end_may_be_missing_is_left_out() -> None:
+    """The marker behind the missing offsets is another one's, or it may be."""
+    first, second = ([data_batch([record(offset)], producer_id=5, is_transactional=True)] for offset in (0, 8))
+    partition = StoredPartition([*first, *second, marker(9, 5, is_commit=True)])
+
+    assert partition.survey(rules()).record_count == 2
+    survey = partition.survey(rules(), losses=[Offset(3)])
+
+    assert (survey.record_count, survey.unfinished_transactions) == (1, 1)
+    assert [(each.first_offset, each.last_offset) for each in survey.excluded] == [(0, 0)]
+
+
+def test_transaction_ends_where_its_producer_goes_on_with_another_epoch() -> None:
+    batches = [data_batch([record(offset)], producer_id=5, epoch=offset, is_transactional=True) for offset in (0, 1)]
+    partition = StoredPartition([*batches, marker(2, 5, is_commit=True)])
+
+    survey = partition.survey(rules())
+
+    assert (survey.record_count, survey.unfinished_transactions) == (1, 1)
+
+
 def test_segment_whose_last_record_is_old_is_not_passed_over_by_a_point_in_time() -> None:
     partition = StoredPartition([data_batch([record(0, 90)]), data_batch([record(1, 10)])])
 

@@ -52,6 +52,12 @@ def test_marker_behind_the_end_is_found(end: int) -> None:
     assert [batch.base_offset for batch in found] == [offset for offset in COUNTED if offset < end]
 
 
+@pytest.mark.parametrize(("loss", "counted"), [(2, [0, 2, 4, 5, 7, 10]), (3, [0, 4, 5, 7, 10]), (8, [0, 2, 5, 10])])
+def test_no_marker_counts_for_what_stands_before_a_loss(loss: int, counted: list[int]) -> None:
+    found = CommittedBatches(batches_from(Offset(0)), batches_from, Offset(len(LOG)), losses=[Offset(loss)])
+    assert [batch.base_offset for batch in found] == counted
+
+
 def test_nothing_is_read_ahead_without_transactions() -> None:
     source = iter([_batch(Offset(offset), PLAIN, "data") for offset in range(5)])
     found = iter(CommittedBatches(source, batches_from, Offset(5)))

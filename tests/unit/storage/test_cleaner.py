@@ -165,6 +165,16 @@ def test_a_log_that_is_not_compacted_has_no_plan(disk: SimulatedDisk) -> None:
     assert log.plan_cleaning(NOW_MS) is None
 
 
+def test_tombstones_may_stay_for_ever(disk: SimulatedDisk) -> None:
+    log = open_log(disk, replace(CONFIG, delete_retention_ms=2**63 - 1))
+    put(log, "aAbcde")
+    for _ in range(2):
+        compact(disk, log, NOW_MS + 10**15)
+        put(log, "fgh")
+
+    assert contents(log).startswith("A1 ")
+
+
 def test_tombstones_stay_for_their_time_and_then_go(disk: SimulatedDisk) -> None:
     log = open_log(disk, CONFIG)
     put(log, "abAbbbc")

@@ -38,6 +38,19 @@ def test_segments_go_when_their_newest_record_is_too_old(disk: SimulatedDisk) ->
     assert log.apply_retention(NOW_MS) == []
 
 
+def test_a_full_disk_lets_the_log_as_it_is_until_there_is_room(disk: SimulatedDisk) -> None:
+    log = log_of(disk, 500, 400, 350, 301, 0, retention_ms=300)
+    room, disk.free_bytes = disk.free_bytes, 0
+
+    with pytest.raises(KafkaError) as refused:
+        log.apply_retention(NOW_MS)
+
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.is_usable, log.log_start_offset, len(values_in(log))) == (True, 0, 5)
+    disk.free_bytes = room
+    assert log.apply_retention(NOW_MS) == [0, 2]
+
+
 def test_a_young_record_keeps_its_segment_and_all_after_it(disk: SimulatedDisk) -> None:
     log = log_of(disk, 500, 100, 500, 500, 0, retention_ms=300)
 

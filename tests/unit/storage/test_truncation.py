@@ -43,6 +43,29 @@ def test_the_log_ends_where_it_was_truncated_to_and_goes_on_from_there(
     assert values_in(open_log(disk, SMALL_SEGMENTS)) == [b"%d" % value for value in range(offset)] + [b"n"]
 
 
+@pytest.mark.parametrize("offset", [0, 1, 4, 7])
+def test_a_sync_that_begins_during_a_truncation_claims_nothing_that_goes(
+    disk: SimulatedDisk, log: PartitionLog, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does in a thread of its own, wherever the truncation waits for the disk."""
+    sync_directory, durability = disk.sync_directory, log._state.durability
+    ends: list[int] = []
+
+    def and_a_log(directory: str) -> None:
+        sync_directory(directory)
+        if not (durability._lock.locked() or durability._one_at_a_time.locked()):  # There it would have to wait.
+            ends.append(log.log_end_offset)
+            log.sync()
+
+    append(log, batch_of(b"8"), epoch=LeaderEpoch(3))
+    monkeypatch.setattr(disk, "sync_directory", and_a_log)
+
+    log.truncate_to(Offset(offset))
+
+    assert ends
+    assert log.synced_end_offset <= log.log_end_offset == offset
+
+
 def test_a_truncation_is_durable_at_once(disk: SimulatedDisk, log: PartitionLog) -> None:
     log.truncate_to(Offset(4))
     disk.crash()

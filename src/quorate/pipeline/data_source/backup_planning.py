@@ -70,7 +70,7 @@ def _pieces_of(topic: TopicEntry, partition: PartitionEntry, options: SourceOpti
         if segment.max_timestamp is not None and segment.max_timestamp < options.start_ms:
             continue
         first = segment.start_offset if start is None else Offset(max(start, segment.start_offset))
-        stop = segment.live_end_offset if end is None else Offset(min(end, segment.live_end_offset))
+        stop = segment.record_end_offset if end is None else Offset(min(end, segment.record_end_offset))
         whole = SegmentPiece(
             topic=topic.name,
             topic_id=topic.topic_id,
@@ -78,6 +78,7 @@ def _pieces_of(topic: TopicEntry, partition: PartitionEntry, options: SourceOpti
             segment=segment,
             start_offset=first,
             end_offset=stop,
+            losses=partition.losses,
         )
         yield from _cut(whole, options.max_bytes_per_task)
 

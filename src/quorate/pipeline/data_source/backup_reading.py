@@ -34,6 +34,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentEntry
     start_offset: Offset
     end_offset: Offset
+    losses: list[Offset] = []  # Of the partition.
 
     @property
     def estimated_bytes(self) -> int:
@@ -72,7 +73,7 @@ def _counting_batches(
 ) -> Iterator[BackupBatch]:
     batches = partition.batches_from(piece.start_offset)
     if isolation is IsolationLevel.READ_COMMITTED:
-        return iter(CommittedBatches(batches, partition.batches_from, piece.end_offset))
+        return iter(CommittedBatches(batches, partition.batches_from, piece.end_offset, losses=piece.losses))
     before_end = takewhile(lambda batch: batch.base_offset < piece.end_offset, batches)
     return (batch for batch in before_end if batch.header is None or not batch.header.is_control)
 
@@ -86,10 +87,10 @@ class _PartitionBatches:
         self._piece = piece
 
     def batches_from(self, offset: Offset) -> Iterator[BackupBatch]:
-        if offset < self._piece.segment.live_end_offset:
+        if offset < self._piece.segment.record_end_offset:
             yield from self._of_segment(self._piece.segment, offset)
         for segment in self._following():
-            if segment.live_end_offset > offset:
+            if segment.record_end_offset > offset:
                 yield from self._of_segment(segment, offset)
 
     def _of_segment(self, segment: SegmentEntry, offset: Offset) -> Iterator[BackupBatch]:

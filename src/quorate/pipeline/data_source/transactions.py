@@ -6,7 +6,7 @@ that ends its transaction, further on in the same partition.
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quorate.client.fetched import AbortedTransaction
@@ -54,7 +54,7 @@ class CommittedBatches:
 
     ``batches`` go on behind the end, where markers of transactions may stand that began before it; ``batches_from``
     gives them anew from an offset on. A transaction that has no marker had not ended when the backup was made, and does
-    not count.
+    not count. Nor does one where something is missing, at one of ``losses``, before the next marker.
     """
 
     def __init__(
@@ -63,11 +63,13 @@ class CommittedBatches:
         batches_from: Callable[[Offset], Iterator[BackupBatch]],
         end_offset: Offset,
         *,
+        losses: Sequence[Offset] = (),
         held_bytes: int = HELD_BYTES,
     ) -> None:
         self._batches = batches
         self._batches_from = batches_from
         self._end_offset = end_offset
+        self._losses = sorted(losses)
         self._room_bytes = held_bytes
         self._held: deque[BackupBatch] = deque()
         self._ahead: Iterator[BackupBatch] | None = None
@@ -95,7 +97,9 @@ class CommittedBatches:
         while not known or known[-1].offset <= header.last_offset:
             if not self._look_further(header):
                 return False
-        return known[bisect_right(known, header.last_offset, key=lambda marker: marker.offset)].is_commit
+        marker = known[bisect_right(known, header.last_offset, key=lambda marker: marker.offset)]
+        is_whole = bisect_right(self._losses, header.last_offset) == bisect_right(self._losses, marker.offset)
+        return marker.is_commit and is_whole
 
     def _look_further(self, header: BatchHeader) -> bool:
         """One batch more; False where there is none."""
