@@ -241,6 +241,17 @@ def test_restore_of_which_one_topic_was_deleted_says_what_to_do(restores: Restor
         restores.run_in_process(topic_mapping=names("half"))
 
 
+def test_batches_fit_into_a_topic_that_is_there_with_limits_of_its_own(
+    restores: Restores, client: KafkaClient, node: QuorateNode
+) -> None:
+    limits = {"max.message.bytes": "1500"}
+    create_topics(node.bootstrap, *(NewTopic(name, 1, config=limits) for name in names("narrow").values()))
+
+    restores.run_in_process(topic_mapping=names("narrow"))
+
+    assert_equal(client, "narrow")
+
+
 def test_foreign_record_in_a_target_topic_ends_the_restore(
     restores: Restores, client: KafkaClient, node: QuorateNode
 ) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 
 
 class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: LeaderEpoch
     log_start_offset: Offset
     end_offset: Offset  # Last stable offset or high watermark, as the isolation level asks. The copy ends here.
+    end_epoch: LeaderEpoch = NO_LEADER_EPOCH  # Of the leader that told the end; it may have followed ``leader``.
     high_watermark: Offset | None = None
     log_bytes: int | None = None  # On one replica's disk, from the log's start to its end.
     epoch_end: EpochEnd | None = None  # For ``last_leader_epoch`` of the partition in the previous manifest.

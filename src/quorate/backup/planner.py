@@ -141,7 +141,7 @@ def _plan_partition(
         end_offset=end,
         captured_start_offset=snapshot.log_start_offset,
         captured_end_offset=snapshot.end_offset,
-        captured_leader_epoch=snapshot.leader_epoch,
+        captured_leader_epoch=snapshot.end_epoch if snapshot.end_epoch >= 0 else snapshot.leader_epoch,
         previous_end_offset=None if entry is None else entry.end_offset,
         superseded_from_offset=superseded_from,
         gap=gap,

@@ -110,7 +110,7 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
-        #: None once that has passed, so that it is not asked of every batch for ever.
+        #: Until when an earlier batch of a producer may still have to come; None once that has passed.
         self._early_until_ms: int | None = None
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
         self.following: FollowerReplica | None = None

@@ -18,7 +18,7 @@ from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import NO_NODE, LeaderEpoch, Offset, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName
 
 _REQUESTS_IN_FLIGHT = 16
 
@@ -138,6 +138,7 @@ class _Answers(msgspec.Struct, frozen=True, kw_only=True):
             leader_epoch=partition.leader_epoch,
             log_start_offset=_offset_of(start),
             end_offset=_offset_of(end),
+            end_epoch=end.leader_epoch if isinstance(end, offsets.ListedOffset) else NO_LEADER_EPOCH,
             high_watermark=_offset_of(watermark),
             log_bytes=self.log_bytes.get(name),
             epoch_end=_epoch_end(epoch_end),

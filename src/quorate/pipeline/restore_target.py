@@ -1,5 +1,6 @@
 """The cluster that a restore writes to, as its driver sees it: topics found, made and finished. Does I/O."""
 
+import sys
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -21,6 +22,7 @@ from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID
 #: Stands in for the restore's own, which it does not have before it begins.
 _ANY_PRODUCER_ID = ProducerId(0)
 _MAX_MESSAGE_BYTES = "max.message.bytes"
+_SEGMENT_BYTES = "segment.bytes"
 _BROKER_MAX_MESSAGE_BYTES = "message.max.bytes"
 _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Apache Kafka's, where a broker does not tell.
 
@@ -64,9 +66,20 @@ class RestoreTarget:
         }
 
     def max_batch_bytes(self, topics: Sequence[SelectedTopic]) -> dict[TopicName, int]:
-        """The largest batch that each target topic will take."""
+        """The largest batch that each target topic will take. One that is there keeps what the backup does not set."""
+        names = {topic.target for topic in topics}
+        there = [name for name in self._client.cluster.metadata().topics if name in names]
+        own = self._client.configs.describe_topics(there) if there else {}
         default = self._broker_limit()
-        return {topic.target: int(topic.configs.get(_MAX_MESSAGE_BYTES, default)) for topic in topics}
+
+        def limit(topic: SelectedTopic, name: str, default: int) -> int:
+            entry = own.get(topic.target, {}).get(name)
+            return int(topic.configs.get(name) or (entry and entry.value) or default)
+
+        return {
+            topic.target: min(limit(topic, _MAX_MESSAGE_BYTES, default), limit(topic, _SEGMENT_BYTES, sys.maxsize))
+            for topic in topics
+        }
 
     def validate(self, topics: Iterable[SelectedTopic], restore: RestoreSection) -> None:
         """Raise unless the cluster would create each of them, without creating any."""

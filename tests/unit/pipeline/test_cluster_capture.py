@@ -50,6 +50,7 @@ def offsets(node_id: int, request: Request, header: RequestHeader) -> Answer:
                     ListOffsetsPartitionResponse(
                         partition_index=wanted.partition_index,
                         offset=end if wanted.timestamp == LATEST else 100,
+                        leader_epoch=4 if wanted.timestamp == LATEST else 1,
                         error_code=ErrorCode.LEADER_NOT_AVAILABLE if wanted.partition_index == 1 else ErrorCode.NONE,
                     )
                     for wanted in topic.partitions
@@ -100,6 +101,7 @@ def test_one_dead_partition_costs_one_deadline_and_none_of_the_others(tells_size
     first, dead, last = topic.partitions
     for alive in (first, last):
         assert (alive.log_start_offset, alive.end_offset, alive.high_watermark) == (100, 999, 1000)
+        assert (alive.leader_epoch, alive.end_epoch) == (3, 4)
         assert alive.log_bytes == (5_000_000 if tells_sizes else None)
         assert alive.error is None
     assert "partition orders-1 is unavailable" in (dead.error or "")
