@@ -58,6 +58,20 @@ class InThisProcess:
         return work(task).result
 
 
+class EventBefore(InThisProcess):
+    """Something happens before the jobs that do one kind of work."""
+
+    def __init__(self, kind: type[Work], event: Callable[[], object]) -> None:
+        super().__init__()
+        self._kind = kind
+        self._event = event
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        if isinstance(work, self._kind):
+            self._event()
+        return super().run(work, tasks, watcher)
+
+
 class SparkWithEvent:
     """A session on which something happens between the plan and the copying, or while a job runs."""
 

@@ -1,6 +1,6 @@
 """Restores that keep offsets, into a cluster of three processes: records, log ends and groups are where they were."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,14 +13,12 @@ from quorate.client.topic_partition import TopicPartition as PartitionName
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.pipeline.restore_write_task import WriteTask
-from quorate.pipeline.spark_driver import JobWatcher
-from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, all_records, client_of, topic_configs
-from tests.spark_session import InThisProcess, run_in_process
+from tests.spark_session import EventBefore, InThisProcess, run_in_process
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(300)
@@ -122,19 +120,6 @@ def names(suffix: str) -> dict[str, str]:
     return {"orders": f"orders-{suffix}", "compacted": f"compacted-{suffix}"}
 
 
-class WithEvent(InThisProcess):
-    """Something happens before the records are written."""
-
-    def __init__(self, event: Callable[[], None]) -> None:
-        super().__init__()
-        self._event = event
-
-    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
-        if isinstance(work, WriteTask):
-            self._event()
-        return super().run(work, tasks, watcher)
-
-
 def test_records_logs_and_groups_are_where_they_were(
     restores: Restores, clients: tuple[KafkaClient, KafkaClient], target: QuorateCluster
 ) -> None:
@@ -156,7 +141,7 @@ def test_records_logs_and_groups_are_where_they_were(
                 producer.abort_transaction(30)
 
     report = restores.run_in_process(
-        lambda: WithEvent(write_meanwhile),
+        lambda: EventBefore(WriteTask, write_meanwhile),
         preserve_offsets=True,
         topic_mapping=renamed,
         consumer_groups={"include": ["*"]},

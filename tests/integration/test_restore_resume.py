@@ -29,7 +29,7 @@ from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, all_records, client_of, topic_configs, without_offsets
-from tests.spark_session import InThisProcess, run_in_process
+from tests.spark_session import EventBefore, InThisProcess, run_in_process
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.timeout(120)
@@ -66,19 +66,6 @@ class StopsBeforeWriting(InThisProcess):
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         if isinstance(work, WriteTask):
             raise QuorateError("the power went out")
-        return super().run(work, tasks, watcher)
-
-
-class OvertakenWhileSurveying(InThisProcess):
-    """Another command with the same settings begins, and ends or fails, before this one stores its plan."""
-
-    def __init__(self, other: Callable[[], object]) -> None:
-        super().__init__()
-        self._other = other
-
-    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
-        if isinstance(work, SurveyTask):
-            self._other()
         return super().run(work, tasks, watcher)
 
 
@@ -174,7 +161,7 @@ def test_restore_follows_the_plan_of_a_command_that_was_faster(
         with suppress(QuorateError):
             overtakes.append(restores.run_in_process(other, topic_mapping=names(suffix)))
 
-    report = restores.run_in_process(lambda: OvertakenWhileSurveying(overtake), topic_mapping=names(suffix))
+    report = restores.run_in_process(lambda: EventBefore(SurveyTask, overtake), topic_mapping=names(suffix))
 
     assert report.is_resumed
     assert report.restore_id is not None
@@ -213,7 +200,7 @@ def test_command_that_was_overtaken_does_nothing_once_the_other_is_done(
         produce(node.bootstrap, "orders-in-use", 1)
         client.configs.alter_topic(TopicName("orders-in-use"), values={"retention.ms": "77"})
 
-    report = restores.run_in_process(lambda: OvertakenWhileSurveying(overtake), topic_mapping=names("in-use"))
+    report = restores.run_in_process(lambda: EventBefore(SurveyTask, overtake), topic_mapping=names("in-use"))
 
     assert (report.is_resumed, report.written_records) == (True, 0)
     assert topic_configs(client, "orders-in-use")["retention.ms"] == "77"

@@ -50,6 +50,7 @@ from quorate.metadata.image import MetadataImage
 from quorate.metadata.image_difference import difference
 from quorate.metadata.placement import LeaderPlacement
 from quorate.replication.leader import ReplicationConfig
+from quorate.storage.closing import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -282,7 +283,7 @@ class Node:
     def _remove_deleted_logs(self) -> None:
         """Finish deletions that the last stop cut short."""
         for name in self.disk.list_directory(self.config.data_dir):
-            if name.endswith("-delete"):
+            if name.endswith(DELETED_SUFFIX):
                 self.disk.remove_tree(f"{self.config.data_dir}/{name}")
 
     def new_uuid(self) -> UUID:

@@ -20,6 +20,7 @@ from quorate.records.record import Record, iterate_keys, iterate_records
 
 _DIGEST_BYTES = 20
 _NOWHERE = Offset(-1)
+_MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 class LatestOffsets:
@@ -43,9 +44,6 @@ class LatestOffsets:
 
     def of(self, key: bytes) -> Offset:
         return self._offsets.get(_short(key), _NOWHERE)
-
-
-_MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentEntry
     start_offset: Offset
     end_offset: Offset
-    losses: list[Offset] = []  # Of the partition.
+    losses: list[Offset]  # Of the partition.
 
     @property
     def estimated_bytes(self) -> int:
