@@ -10,6 +10,7 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import NewTopic
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
 from quorate.records.builder import build_batch
+from quorate.records.detached import DetachedBatch, detach
 from quorate.records.record import Record
 from tests.eventually import eventually
 from tests.kafka.conftest import OpenClient
@@ -34,9 +35,9 @@ def assigned(client: KafkaClient, topic: str, *replicas: tuple[int, ...], **conf
     )
 
 
-def batch_of(*contents: bytes) -> bytearray:
+def batch_of(*contents: bytes) -> DetachedBatch:
     records = [Record(Offset(offset), 1_700_000_000_000, None, value) for offset, value in enumerate(contents)]
-    return bytearray(build_batch(records))
+    return detach(build_batch(records))
 
 
 def test_a_fetch_loop_follows_the_leader(
@@ -91,7 +92,7 @@ def test_each_batch_is_appended_once_while_the_leader_moves(
     producer = client.idempotent_producer()
     content = values(120)
 
-    def batches() -> Iterator[bytearray]:
+    def batches() -> Iterator[DetachedBatch]:
         for number, value in enumerate(content):
             if number in (30, 60, 90):
                 leadership.move(name, 0, {30: 7, 60: 4001, 90: 100}[number])

@@ -11,6 +11,7 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset
 from quorate.protocol.apis import ApiKey
 from quorate.records.builder import build_batch
+from quorate.records.detached import detach
 from quorate.records.record import Record
 from tests.kafka.conftest import OpenClient
 from tests.kafka.mock_cluster import MockCluster
@@ -38,7 +39,7 @@ def client(mock: MockCluster, open_client: OpenClient) -> KafkaClient:
 def fill(client: KafkaClient) -> list[bytes]:
     """One batch for each record, so that there are many requests to disturb."""
     content = values(COUNT)
-    batches = (bytearray(build_batch([Record(Offset(0), 1_700_000_000_000, None, value)])) for value in content)
+    batches = (detach(build_batch([Record(Offset(0), 1_700_000_000_000, None, value)])) for value in content)
     produced = list(client.idempotent_producer().send_all(TOPIC, 0, batches))
     assert len(produced) == COUNT
     return content
@@ -118,7 +119,7 @@ def test_produce_errors_lose_and_double_nothing(mock: MockCluster, client: Kafka
     producer = client.idempotent_producer()
     content = values(10)
     for value in content:  # One by one: the mock does not mind a gap in the sequences, as a real broker does.
-        producer.send(TOPIC, 0, bytearray(build_batch([Record(Offset(0), 1_700_000_000_000, None, value)])))
+        producer.send(TOPIC, 0, detach(build_batch([Record(Offset(0), 1_700_000_000_000, None, value)])))
     assert values_of(records_of(client.fetch_range(TOPIC, 0, 0, 10))) == content
 
 

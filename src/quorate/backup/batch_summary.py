@@ -38,6 +38,9 @@ class BatchSummary(NamedTuple):
     min_timestamp: int  # NO_TIMESTAMP where no record has one. See ``summarize`` for how exact it is.
     max_timestamp: int
     is_compressed: bool
+    #: Whether it can go back to a broker as it is: the current format with the producer's times, a record for each
+    #: offset, outside of transactions.
+    is_plain: bool
 
     @property
     def next_offset(self) -> Offset:
@@ -68,6 +71,7 @@ def summarize(buffer: Buffer, position: int, header: BatchHeader) -> BatchSummar
         min_timestamp,
         max_timestamp,
         attributes & COMPRESSION_MASK != 0,
+        attributes & ~COMPRESSION_MASK == 0 and 0 < record_count == header.last_offset_delta + 1,
     )
 
 
@@ -118,4 +122,5 @@ def _summarize_legacy(message: memoryview) -> BatchSummary:
         min(timestamps, default=NO_TIMESTAMP),
         max(timestamps, default=NO_TIMESTAMP),
         message[_LEGACY_ATTRIBUTES_OFFSET] & COMPRESSION_MASK != 0,
+        False,
     )

@@ -70,6 +70,7 @@ def _compare(group: MergeGroup, merged: SegmentEntry) -> None:
         "batch_count": sum(each.batch_count for each in sources),
         "record_count": sum(each.record_count for each in sources),
         "batch_bytes": sum(each.batch_bytes for each in sources),
+        "largest_batch_bytes": max(each.largest_batch_bytes for each in sources),
         "min_timestamp": min(smallest, default=None),
         "max_timestamp": max(largest, default=None),
     }

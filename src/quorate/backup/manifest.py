@@ -63,6 +63,8 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     batch_count: int
     record_count: int
     batch_bytes: int
+    largest_batch_bytes: int
+    is_plain: bool = False
     superseded_from_offset: Offset | None = None  # From here on a later segment holds what the log has now.
 
     @property
@@ -230,6 +232,8 @@ def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:
         batch_count=footer.batch_count,
         record_count=footer.record_count,
         batch_bytes=footer.batch_bytes,
+        largest_batch_bytes=footer.largest_batch_bytes,
+        is_plain=footer.is_plain,
     )
 
 

@@ -25,6 +25,7 @@ from quorate.records.attributes import (
 )
 from quorate.records.batch import CRC_START, MAGIC, BatchHeader, patch_offset_and_epoch, read_header
 from quorate.records.builder import build_batch
+from quorate.records.detached import DetachedBatch, detach
 from quorate.records.legacy import iterate_legacy_records
 from quorate.records.record import Record, iterate_keys, iterate_records
 
@@ -100,13 +101,13 @@ def header_of(batch: StoredBatch) -> BatchHeader | None:
     return read_header(batch.data) if batch.summary.magic == MAGIC else None
 
 
-def as_produced(batch: RestoredBatch) -> bytearray:
-    """A copy as a producer sends it, but for its producer's id, epoch, sequence and CRC."""
-    data = bytearray(batch.data)
+def as_produced(batch: RestoredBatch, base_offset: Offset = _FIRST_OFFSET) -> DetachedBatch:
+    """As a producer sends it, but for its producer's id, epoch, sequence and CRC."""
+    detached = detach(batch.data)
     # A compressed batch that does not count from 0 would be compressed again by the broker.
-    patch_offset_and_epoch(data, 0, _FIRST_OFFSET, NO_LEADER_EPOCH)
-    data[CRC_START + 1] &= ~TRANSACTIONAL_MASK
-    return data
+    patch_offset_and_epoch(detached.header, 0, base_offset, NO_LEADER_EPOCH)
+    detached.header[CRC_START + 1] &= ~TRANSACTIONAL_MASK
+    return detached
 
 
 def without_first(batch: RestoredBatch, count: int, rules: RecordRules) -> list[RestoredBatch]:

@@ -8,11 +8,11 @@ batch covers it. So each batch begins where the log ends, and its sequence can b
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from quorate.backup.restore_batches import RestoredBatch
-from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
-from quorate.records.attributes import TRANSACTIONAL_MASK
-from quorate.records.batch import CRC_START, patch_last_offset_delta, patch_offset_and_epoch, read_header
+from quorate.backup.restore_batches import RestoredBatch, as_produced
+from quorate.kernel.ids import Offset
+from quorate.records.batch import patch_last_offset_delta, read_header
 from quorate.records.builder import build_batch
+from quorate.records.detached import DetachedBatch, detach
 
 #: A leader takes a batch for a repetition if one of a producer's last five has its sequences, which begin anew after
 #: 2^31: so that many batches must be smaller than that together.
@@ -22,7 +22,7 @@ MAX_SPAN: Final = 2**28
 class PlacedBatch(NamedTuple):
     """A batch as a producer sends it, but for its producer's id, epoch, sequence and CRC."""
 
-    data: bytearray
+    data: DetachedBatch
     offset_count: int
     record_count: int
 
@@ -51,14 +51,12 @@ def _cover(batch: RestoredBatch | None, start: Offset, end: Offset) -> Iterator[
 
 
 def _placed(batch: RestoredBatch, end: Offset) -> PlacedBatch:
-    data = bytearray(batch.data)
-    base_offset = read_header(data).base_offset
-    patch_offset_and_epoch(data, 0, base_offset, NO_LEADER_EPOCH)
-    patch_last_offset_delta(data, 0, end - 1 - base_offset)
-    data[CRC_START + 1] &= ~TRANSACTIONAL_MASK
+    base_offset = read_header(batch.data).base_offset
+    data = as_produced(batch, base_offset)
+    patch_last_offset_delta(data.header, 0, end - 1 - base_offset)
     return PlacedBatch(data, end - base_offset, batch.record_count)
 
 
 def _empty(start: Offset, end: Offset) -> PlacedBatch:
     data = build_batch([], base_offset=start, last_offset_delta=end - 1 - start)
-    return PlacedBatch(bytearray(data), end - start, 0)
+    return PlacedBatch(detach(data), end - start, 0)

@@ -13,7 +13,6 @@ import msgspec
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.restore_batches import (
     RecordRules,
-    RestoredBatch,
     Span,
     header_of,
     in_window,
@@ -77,7 +76,14 @@ class Surveyor:
             number = self._transaction_of(batch, header)
             for restored in restored_batches(batch, header, self._rules, entry.start_offset):
                 self._shares.setdefault(restored.target, _Pieces()).add(index, number, restored.spans)
-                self._totals.setdefault(number, _Totals()).add(restored)
+                size_bytes = len(restored.data)
+                self._totals.setdefault(number, _Totals()).add(size_bytes, size_bytes)
+
+    def add_whole_segment(self, index: int, entry: SegmentEntry) -> None:
+        """The same for a segment that ``goes_whole``, without its batches."""
+        span = Span(entry.first_offset, entry.record_count)
+        self._shares.setdefault(self._rules.source_partition, _Pieces()).add(index, _NO_TRANSACTION, [span])
+        self._totals[_NO_TRANSACTION].add(entry.batch_bytes, entry.largest_batch_bytes)
 
     def finish(self, segment_count: int) -> PartitionSurvey:
         self._transactions.cut_off()
@@ -109,9 +115,9 @@ class _Totals(msgspec.Struct):
     batch_bytes: int = 0
     largest_batch_bytes: int = 0
 
-    def add(self, batch: RestoredBatch) -> None:
-        self.batch_bytes += len(batch.data)
-        self.largest_batch_bytes = max(self.largest_batch_bytes, len(batch.data))
+    def add(self, batch_bytes: int, largest_batch_bytes: int) -> None:
+        self.batch_bytes += batch_bytes
+        self.largest_batch_bytes = max(self.largest_batch_bytes, largest_batch_bytes)
 
 
 class _Piece(msgspec.Struct):
@@ -151,6 +157,16 @@ class _Pieces:
             else:
                 spans.append(Span(piece.first_offset, piece.count))
         return Share(target=target, segment_counts=counts, spans=spans)
+
+
+def goes_whole(entry: SegmentEntry, rules: RecordRules) -> bool:
+    """Whether all of its batches go to the target with their bytes: then its entry says all that a survey asks."""
+    if not entry.is_plain or entry.superseded_from_offset is not None or entry.first_offset < entry.start_offset:
+        return False
+    if rules.partition_count is not None or entry.largest_batch_bytes > rules.max_batch_bytes:
+        return False
+    is_before_end = rules.end_ms is None or entry.max_timestamp is None or entry.max_timestamp <= rules.end_ms
+    return rules.start_ms is None and is_before_end
 
 
 def live_batches(entry: SegmentEntry, batches: Iterable[StoredBatch]) -> Iterable[StoredBatch]:

@@ -19,17 +19,23 @@ class SegmentContent:
         self._leader_epochs: list[EpochStart] = []
         self._batch_count = 0
         self._record_count = 0
+        self._largest_batch_bytes = 0
+        self._is_plain = True
         self.next_offset = start_offset
         self.max_timestamp = NO_TIMESTAMP
         self.batch_bytes = 0
 
     def add(self, summary: BatchSummary) -> None:
         """Take the next batch; ``ValueError`` where its offsets do not follow."""
-        base_offset, last_offset, size_bytes, _, leader_epoch, record_count, min_timestamp, max_timestamp, _ = summary
+        base_offset, last_offset, size_bytes, _, leader_epoch, record_count = summary[:6]
+        min_timestamp, max_timestamp, _, is_plain = summary[6:]
         if not self.next_offset <= base_offset <= last_offset:
             self._check_first(summary)
         if self._first_offset is None:
-            self._first_offset = base_offset
+            self._first_offset = self.next_offset = base_offset
+        if not is_plain or base_offset != self.next_offset:
+            self._is_plain = False
+        self._largest_batch_bytes = max(self._largest_batch_bytes, size_bytes)
         self.next_offset = Offset(last_offset + 1)
         self.batch_bytes += size_bytes
         self._batch_count += 1
@@ -55,6 +61,8 @@ class SegmentContent:
             batch_count=self._batch_count,
             record_count=self._record_count,
             batch_bytes=self.batch_bytes,
+            largest_batch_bytes=self._largest_batch_bytes,
+            is_plain=self._is_plain,
             leader_epochs=self._leader_epochs,
             index=index,
             content_sha256=content_sha256,

@@ -88,6 +88,8 @@ class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
     batch_count: int
     record_count: int
     batch_bytes: int  # All batches as the broker sent them.
+    largest_batch_bytes: int
+    is_plain: bool  # Whether all batches are, and no offset is missing between them.
     leader_epochs: list[EpochStart]
     index: list[IndexEntry]
     content_sha256: str

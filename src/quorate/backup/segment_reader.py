@@ -5,7 +5,7 @@ and the fault. It gives out no batch of a frame that does not match its CRC.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from quorate.backup.batch_summary import BatchSummary, iterate_summaries
@@ -85,7 +85,7 @@ class SegmentReader:
     ) -> Iterator[StoredFrame]:
         """Frames from ``position`` on, which must be a frame's, or from the first; ``data`` must stand there."""
         position = self.frames_position if position is None else position
-        data = data or SequentialBytes(self._source, position)
+        data = data or SequentialBytes(self._source, position, ends=[each.position for each in self.footer.index])
         while position < self.footer_position:
             frame = self._read_frame(data, position, check_crcs)
             yield frame
@@ -119,7 +119,10 @@ class SegmentReader:
 
 
 class SequentialBytes:
-    """Reads a source from a position on, in large pieces. ``on_taken`` sees all that is taken, for a hash."""
+    """Reads a source from a position on, in large pieces. ``on_taken`` sees all that is taken, for a hash.
+
+    Pieces end at one of the ``ends`` where that is possible: what is taken up to there is not copied.
+    """
 
     def __init__(
         self,
@@ -127,6 +130,7 @@ class SequentialBytes:
         position: int = 0,
         *,
         window_bytes: int = READ_AHEAD_BYTES,
+        ends: Sequence[int] = (),
         on_taken: Callable[[memoryview], None] | None = None,
     ) -> None:
         self._source = source
@@ -134,6 +138,7 @@ class SequentialBytes:
         self._position = position  # Of the first byte that was not read yet.
         self._window = memoryview(b"")
         self._window_bytes = window_bytes
+        self._ends = ends
 
     def take(self, length: int) -> memoryview:
         """The next bytes; ``LayoutFault`` where the object ends before them."""
@@ -150,6 +155,9 @@ class SequentialBytes:
 
     def _read(self, length: int) -> memoryview:
         wanted = min(max(length, self._window_bytes), max(self._source.size_bytes - self._position, 0))
+        end = bisect_right(self._ends, self._position + wanted) - 1
+        if end >= 0 and self._ends[end] >= self._position + length:
+            wanted = self._ends[end] - self._position
         data = memoryview(self._source.read(self._position, wanted))
         if len(data) < length:
             raise LayoutFault(f"the object ends at byte {self._position + len(data)}, too early")

@@ -44,7 +44,8 @@ from quorate.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from quorate.records.batch import patch_producer, read_header
+from quorate.records.batch import read_header
+from quorate.records.detached import DetachedBatch, patch_producer
 
 #: How many batches back a broker recognises a repeated one.
 MAX_IN_FLIGHT: Final = 5
@@ -59,8 +60,6 @@ _NAMES_VERSION: Final = 12
 _LONG_MS: Final = 3_600_000
 #: Only transactions use it, but it must be a sensible number.
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-
-WritableBatch = bytearray | memoryview
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
@@ -96,13 +95,13 @@ class IdempotentProducer:
         self._connections: dict[Address, Connection] = {}
         self._flights: list[_Flight] = []
 
-    def send(self, topic: str, partition: int, batch: WritableBatch) -> ProducedBatch:
-        """Append one batch (changed in place) and return when all in-sync replicas have it."""
+    def send(self, topic: str, partition: int, batch: DetachedBatch) -> ProducedBatch:
+        """Append one batch (its header is changed) and return when all in-sync replicas have it."""
         (produced,) = self.send_all(topic, partition, [batch])
         return produced
 
     def send_all(
-        self, topic: str, partition: int, batches: Iterable[WritableBatch], *, topic_id: TopicId | None = None
+        self, topic: str, partition: int, batches: Iterable[DetachedBatch], *, topic_id: TopicId | None = None
     ) -> Iterator[ProducedBatch]:
         """Append batches in order, several in flight, to the one partition that is written now."""
         self.begin(topic, partition, batches, topic_id=topic_id)
@@ -118,7 +117,7 @@ class IdempotentProducer:
                 self._end(outflow)
 
     def begin(
-        self, topic: str, partition: int, batches: Iterable[WritableBatch], *, topic_id: TopicId | None = None
+        self, topic: str, partition: int, batches: Iterable[DetachedBatch], *, topic_id: TopicId | None = None
     ) -> None:
         """Have batches appended in order, by ``step``. A batch's memory is needed until it is acknowledged.
 
@@ -305,7 +304,7 @@ class IdempotentProducer:
 
 
 class _Outgoing(msgspec.Struct):
-    batch: WritableBatch
+    batch: DetachedBatch
     base_sequence: int
     is_sent: bool = False
 
@@ -317,7 +316,7 @@ class _Outflow:
         self,
         name: TopicPartition,
         topic_id: TopicId | None,
-        source: Iterator[WritableBatch],
+        source: Iterator[DetachedBatch],
         next_sequence: int,
         retries: Retries,
     ) -> None:
@@ -327,7 +326,7 @@ class _Outflow:
         self.route: Route | None = None
         #: Goes up when everything has to be sent again: answers to what was sent before then say nothing.
         self.generation = 0
-        self._source: Iterator[WritableBatch] | None = source
+        self._source: Iterator[DetachedBatch] | None = source
         self._next_sequence = next_sequence
         self._connection: Connection | None = None
         #: The head is the next to be acknowledged. Those that were sent come first.
@@ -357,21 +356,21 @@ class _Outflow:
             if batch is None:
                 self._source = None
                 return
-            header = read_header(batch)
+            header = read_header(batch.header)
             if header.is_control or header.is_transactional:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD,
                     f"cannot produce to partition {self.name}: control and transactional batches need a transaction",
                 )
-            patch_producer(batch, 0, identity.producer_id, identity.producer_epoch, self._next_sequence)
+            patch_producer(batch, identity.producer_id, identity.producer_epoch, self._next_sequence)
             self._unacknowledged.append(_Outgoing(batch, self._next_sequence))
-            self._in_flight_bytes += len(batch)
+            self._in_flight_bytes += batch.size_bytes
             self._next_sequence = (self._next_sequence + header.last_offset_delta + 1) % _SEQUENCE_SPAN
 
     def acknowledge(self) -> int:
         """The head has arrived; its sequence."""
         head = self._unacknowledged.popleft()
-        self._in_flight_bytes -= len(head.batch)
+        self._in_flight_bytes -= head.batch.size_bytes
         return head.base_sequence
 
     def go_by(self, connection: Connection) -> None:
@@ -426,7 +425,7 @@ def _next_group(outflows: list[_Outflow]) -> list[_Sent]:
         outgoing = outflow.next_unsent()
         if outgoing is None:
             continue
-        size_bytes += len(outgoing.batch)
+        size_bytes += outgoing.batch.size_bytes
         if group and size_bytes > _REQUEST_BYTES:
             break
         group.append(_Sent(outflow, outgoing, outflow.generation))
@@ -439,7 +438,7 @@ def _request(group: list[_Sent], timeout_ms: int) -> ProduceRequest:
         name, partition = each.outflow.name
         route = each.outflow.route
         assert route is not None
-        data = PartitionProduceData(index=partition, records=each.outgoing.batch)
+        data = PartitionProduceData(index=partition, records=tuple(each.outgoing.batch))
         topics.setdefault((name, route.topic_id), []).append(data)
     return ProduceRequest(
         acks=_ALL_REPLICAS,

@@ -22,6 +22,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import TopicId
 from quorate.pipeline.restore_stream import PartitionAssignment, outgoing_from
 from quorate.records.batch import BatchHeader
+from quorate.records.detached import DetachedBatch
 
 _SEQUENCE_SPAN = 2**31
 _SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
@@ -120,11 +121,12 @@ class PartitionWriter:
         self._producer.set_next_sequence(*self.name, position % _SEQUENCE_SPAN)
         self._producer.begin(*self.name, self._outgoing(position), topic_id=self._topic_id)
 
-    def _outgoing(self, position: int) -> Iterator[bytearray]:
+    def _outgoing(self, position: int) -> Iterator[DetachedBatch]:
         for batch in outgoing_from(self._storage, self._assignment, position):
+            size_bytes = batch.data.size_bytes
             self._unacknowledged.append(batch)
-            self.batch_bytes += len(batch.data)
-            self._on_sent(len(batch.data))
+            self.batch_bytes += size_bytes
+            self._on_sent(size_bytes)
             self._claim.check()
             yield batch.data
 

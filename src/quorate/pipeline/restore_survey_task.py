@@ -5,8 +5,8 @@ import msgspec
 from quorate.backup.errors import BackupError
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.restore_batches import RecordRules
-from quorate.backup.restore_survey import PartitionSurvey, Surveyor
-from quorate.backup.segment_verification import verified_batches
+from quorate.backup.restore_survey import PartitionSurvey, Surveyor, goes_whole
+from quorate.backup.segment_verification import verified_batches, verify_hash
 from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
@@ -50,7 +50,11 @@ def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
     for index, entry in enumerate(request.segments):
         try:
             source = StoredObject(storage, entry.name)
-            surveyor.add_segment(index, entry, verified_batches(source, entry))
+            if goes_whole(entry, request.rules):
+                verify_hash(source, entry)
+                surveyor.add_whole_segment(index, entry)
+            else:
+                surveyor.add_segment(index, entry, verified_batches(source, entry))
         except BackupError as error:
             return SurveyAnswer(topic=request.topic, survey=None, damage=str(error))
         except QuorateError as error:

@@ -198,24 +198,18 @@ def patch_log_append_time(buffer: bytearray | memoryview, position: int, timesta
     header = read_header(buffer, position)
     _INT16.pack_into(buffer, position + CRC_START, header.attributes | TIMESTAMP_TYPE_MASK)
     _INT64.pack_into(buffer, position + MAX_TIMESTAMP_OFFSET, timestamp_ms)
-    _renew_crc(buffer, position, header)
+    pack_crc(buffer, crc_of(buffer, position, header), position)
 
 
-def patch_producer(
-    buffer: bytearray | memoryview,
-    position: int,
-    producer_id: ProducerId,
-    producer_epoch: ProducerEpoch,
-    base_sequence: int,
+def pack_producer(
+    header: bytearray, producer_id: ProducerId, producer_epoch: ProducerEpoch, base_sequence: int
 ) -> None:
-    """Make the batch another producer's, in place, and renew its CRC."""
-    header = read_header(buffer, position)
-    _PRODUCER.pack_into(buffer, position + PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
-    _renew_crc(buffer, position, header)
+    """Write the producer's fields into a header; the CRC is the caller's to renew."""
+    _PRODUCER.pack_into(header, PRODUCER_OFFSET, producer_id, producer_epoch, base_sequence)
 
 
-def _renew_crc(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    _UINT32.pack_into(buffer, position + CRC_OFFSET, crc_of(buffer, position, header))
+def pack_crc(buffer: bytearray | memoryview, crc: int, position: int = 0) -> None:
+    _UINT32.pack_into(buffer, position + CRC_OFFSET, crc)
 
 
 def _may_continue(buffer: Buffer, position: int) -> bool:

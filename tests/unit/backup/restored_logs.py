@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from quorate.backup.manifest import SegmentEntry, segment_entry
 from quorate.backup.restore_batches import RecordRules
-from quorate.backup.restore_survey import PartitionSurvey, Surveyor
+from quorate.backup.restore_survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segment_reader import SegmentReader
 from quorate.backup.storage import ObjectStorage, StoredObject
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
@@ -84,11 +84,18 @@ class StoredPartition:
             start_offset = finished.footer.end_offset
 
     def survey(self, wanted: RecordRules, losses: Sequence[Offset] = ()) -> PartitionSurvey:
-        surveyor = Surveyor(wanted, losses)
+        """As a restore does it. Whether a segment's batches are looked at never changes what comes out."""
+        surveyor, thorough = Surveyor(wanted, losses), Surveyor(wanted, losses)
         for index, entry in enumerate(self.entries):
-            reader = SegmentReader(StoredObject(self.storage, entry.name))
-            surveyor.add_segment(index, entry, reader.batches())
-        return surveyor.finish(len(self.entries))
+            batches = list(SegmentReader(StoredObject(self.storage, entry.name)).batches())
+            thorough.add_segment(index, entry, batches)
+            if goes_whole(entry, wanted):
+                surveyor.add_whole_segment(index, entry)
+            else:
+                surveyor.add_segment(index, entry, batches)
+        found = surveyor.finish(len(self.entries))
+        assert found == thorough.finish(len(self.entries))
+        return found
 
     def source(self, wanted: RecordRules, target: PartitionIndex = PARTITION) -> SourceSegments:
         survey = self.survey(wanted)
@@ -117,11 +124,11 @@ def written(
     return found
 
 
-def kept(partition: StoredPartition, wanted: RecordRules, end_offset: int, position: int = 0) -> list[bytearray]:
+def kept(partition: StoredPartition, wanted: RecordRules, end_offset: int, position: int = 0) -> list[bytes]:
     """The batches that are sent from an offset on where records keep theirs."""
     source = partition.source(wanted)
     assignment = PartitionAssignment(topic=TOPIC, partition=PARTITION, sources=[source], end_offset=Offset(end_offset))
-    return [each.data for each in outgoing_from(partition.storage, assignment, position)]
+    return [b"".join(each.data) for each in outgoing_from(partition.storage, assignment, position)]
 
 
 def values(records: Sequence[Record]) -> list[bytes | None]:

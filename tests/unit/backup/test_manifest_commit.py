@@ -81,6 +81,7 @@ def segment(start: int, end: int, name: str | None = None) -> SegmentEntry:
         batch_count=1,
         record_count=end - start,
         batch_bytes=10,
+        largest_batch_bytes=10,
     )
 
 

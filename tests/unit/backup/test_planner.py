@@ -78,6 +78,7 @@ def segment(start: int, end: int) -> SegmentEntry:
         batch_count=1,
         record_count=1,
         batch_bytes=1,
+        largest_batch_bytes=1,
     )
 
 

@@ -23,7 +23,7 @@ def stored(data: bytes) -> StoredBatch:
 def restore(data: bytes, from_offset: int = 0, **settings: int | None) -> list[bytes]:
     batch = stored(data)
     found = restored_batches(batch, header_of(batch), rules(**settings), Offset(from_offset))
-    return [bytes(as_produced(each)) for each in found]
+    return [b"".join(as_produced(each)) for each in found]
 
 
 def test_dense_batch_keeps_the_bytes_of_its_records() -> None:

@@ -14,15 +14,15 @@ from quorate.records.record import Record, iterate_records
 from tests.unit.backup.restored_logs import StoredPartition, data_batch, kept, marker, record, rules
 
 
-def headers_of(batches: Sequence[bytearray]) -> list[BatchHeader]:
+def headers_of(batches: Sequence[bytes]) -> list[BatchHeader]:
     return [read_header(batch) for batch in batches]
 
 
-def records_of(batches: Sequence[bytearray]) -> list[Record]:
+def records_of(batches: Sequence[bytes]) -> list[Record]:
     return [each for batch in batches for each in iterate_records(batch)]
 
 
-def assert_without_gap(batches: Sequence[bytearray], start: int, end: int) -> None:
+def assert_without_gap(batches: Sequence[bytes], start: int, end: int) -> None:
     position = start
     for header in headers_of(batches):
         assert header.base_offset == position

@@ -23,6 +23,7 @@ from quorate.protocol.messages.produce import (
 )
 from quorate.protocol.schema import Request
 from quorate.records.batch import check_crc, read_header
+from quorate.records.detached import DetachedBatch, detach
 from tests.unit.client.batches import batch
 from tests.unit.client.clock import FakeClock
 from tests.unit.client.fake_broker import Answer, FakeCluster
@@ -107,8 +108,8 @@ def client(cluster: FakeCluster, clock: FakeClock) -> Iterator[KafkaClient]:
 def test_sequences_count_records(log: FakeLog, client: KafkaClient) -> None:
     producer = client.idempotent_producer()
     assert producer.identity == ProducerIdentity(ProducerId(1234), ProducerEpoch(5))
-    assert producer.send(TOPIC, 0, bytearray(batch(0, 3))).base_offset == 0
-    assert producer.send(TOPIC, 0, bytearray(batch(0, 2))).base_offset == 3
+    assert producer.send(TOPIC, 0, detach(batch(0, 3))).base_offset == 0
+    assert producer.send(TOPIC, 0, detach(batch(0, 2))).base_offset == 3
     assert producer.next_sequence(TOPIC, 0) == 5
 
 
@@ -126,30 +127,30 @@ def test_sequences_count_records(log: FakeLog, client: KafkaClient) -> None:
 )
 def test_every_batch_is_appended_once_and_in_order(log: FakeLog, client: KafkaClient, faults: list[str]) -> None:
     log.faults = list(faults)
-    produced = list(client.idempotent_producer().send_all(TOPIC, 0, (bytearray(batch(0, 2)) for _ in range(12))))
+    produced = list(client.idempotent_producer().send_all(TOPIC, 0, (detach(batch(0, 2)) for _ in range(12))))
     assert log.sequences == list(range(24))
     assert [one.base_sequence for one in produced] == list(range(0, 24, 2))
 
 
 def test_a_batch_that_the_broker_has_already_counts_as_sent(log: FakeLog, client: KafkaClient) -> None:
     log.faults = ["lose the answer"]
-    assert client.idempotent_producer().send(TOPIC, 0, bytearray(batch(0, 3))).base_offset is None
+    assert client.idempotent_producer().send(TOPIC, 0, detach(batch(0, 3))).base_offset is None
     assert log.sequences == [0, 1, 2]
 
 
 def test_the_hint_is_followed_without_a_delay(log: FakeLog, client: KafkaClient, clock: FakeClock) -> None:
     log.faults = ["move"]
-    client.idempotent_producer().send(TOPIC, 0, bytearray(batch(0, 1)))
+    client.idempotent_producer().send(TOPIC, 0, detach(batch(0, 1)))
     assert not any(clock.slept_ms)
     assert client.leaders_followed == 1
 
 
 def test_records_that_the_broker_lost_are_not_papered_over(log: FakeLog, client: KafkaClient) -> None:
     producer = client.idempotent_producer()
-    producer.send(TOPIC, 0, bytearray(batch(0, 3)))
+    producer.send(TOPIC, 0, detach(batch(0, 3)))
     log.sequences.clear()
     with pytest.raises(KafkaError, match="orders-0") as caught:
-        producer.send(TOPIC, 0, bytearray(batch(0, 1)))
+        producer.send(TOPIC, 0, detach(batch(0, 1)))
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -157,24 +158,24 @@ def test_after_an_error_the_same_batch_can_be_sent_again(log: FakeLog, client: K
     producer = client.idempotent_producer()
     log.faults = ["refuse"] * 1000
     with pytest.raises(PartitionUnavailable, match=r"orders-0.*leader 100.*NOT_ENOUGH_REPLICAS"):
-        list(producer.send_all(TOPIC, 0, [bytearray(batch(0, 2)), bytearray(batch(0, 2))]))
+        list(producer.send_all(TOPIC, 0, [detach(batch(0, 2)), detach(batch(0, 2))]))
     log.faults = []
-    list(producer.send_all(TOPIC, 0, [bytearray(batch(0, 2)), bytearray(batch(0, 2))]))
+    list(producer.send_all(TOPIC, 0, [detach(batch(0, 2)), detach(batch(0, 2))]))
     assert log.sequences == [0, 1, 2, 3]
 
 
 def test_a_producer_goes_on_where_an_earlier_one_stopped(log: FakeLog, client: KafkaClient) -> None:
     first = client.idempotent_producer()
-    first.send(TOPIC, 0, bytearray(batch(0, 3)))
+    first.send(TOPIC, 0, detach(batch(0, 3)))
     second = client.idempotent_producer(first.identity)
     second.set_next_sequence(TOPIC, 0, first.next_sequence(TOPIC, 0))
-    second.send(TOPIC, 0, bytearray(batch(0, 2)))
+    second.send(TOPIC, 0, detach(batch(0, 2)))
     assert log.sequences == [0, 1, 2, 3, 4]
 
 
 def test_topic_that_is_not_the_one_meant_gets_nothing(cluster: FakeCluster, log: FakeLog, client: KafkaClient) -> None:
     with pytest.raises(TopicReplaced):
-        list(client.idempotent_producer().send_all(TOPIC, 0, [bytearray(batch(0, 1))], topic_id=TopicId(UUID(int=8))))
+        list(client.idempotent_producer().send_all(TOPIC, 0, [detach(batch(0, 1))], topic_id=TopicId(UUID(int=8))))
     assert log.sequences == []
 
 
@@ -182,9 +183,7 @@ def test_topic_that_was_made_anew_in_the_middle_gets_nothing(
     cluster: FakeCluster, log: FakeLog, client: KafkaClient
 ) -> None:
     meant = TopicId(UUID(int=7))
-    sending = client.idempotent_producer().send_all(
-        TOPIC, 0, (bytearray(batch(0, 1)) for _ in range(20)), topic_id=meant
-    )
+    sending = client.idempotent_producer().send_all(TOPIC, 0, (detach(batch(0, 1)) for _ in range(20)), topic_id=meant)
     next(sending)
     cluster.topic_ids = {TOPIC: UUID(int=8)}
     log.faults = ["another topic"] * 1000
@@ -199,11 +198,11 @@ def test_topic_that_was_made_anew_in_the_middle_gets_nothing(
 def test_no_more_than_five_are_in_flight(cluster: FakeCluster, client: KafkaClient, log: FakeLog) -> None:
     taken = 0
 
-    def batches() -> Iterator[bytearray]:
+    def batches() -> Iterator[DetachedBatch]:
         nonlocal taken
         for _ in range(20):
             taken += 1
-            yield bytearray(batch(0, 1))
+            yield detach(batch(0, 1))
 
     acknowledged = 0
     for _ in client.idempotent_producer().send_all(TOPIC, 0, batches()):

@@ -22,6 +22,7 @@ from quorate.protocol.messages.produce import (
 )
 from quorate.protocol.schema import Request
 from quorate.records.batch import read_header
+from quorate.records.detached import detach
 from tests.unit.client.batches import batch
 from tests.unit.client.clock import FakeClock
 from tests.unit.client.fake_broker import Answer, FakeCluster
@@ -104,7 +105,7 @@ def producer(logs: FakeLogs) -> Iterator[IdempotentProducer]:
 
 def begin(producer: IdempotentProducer) -> None:
     for index in range(PARTITIONS):
-        producer.begin(TOPIC, index, (bytearray(batch(0, 2)) for _ in range(BATCHES)))
+        producer.begin(TOPIC, index, (detach(batch(0, 2)) for _ in range(BATCHES)))
 
 
 def finish(producer: IdempotentProducer) -> tuple[dict[int, list[int]], dict[int, object]]:

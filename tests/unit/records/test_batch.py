@@ -5,7 +5,7 @@ import pytest
 from crc32c import crc32c
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import (
     HEADER_SIZE_BYTES,
@@ -15,7 +15,6 @@ from quorate.records.batch import (
     iterate_batches,
     patch_log_append_time,
     patch_offset_and_epoch,
-    patch_producer,
     read_batches,
     read_header,
 )
@@ -243,17 +242,3 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
     assert (after.base_timestamp, after.max_timestamp) == (before.base_timestamp, 5_000_000_000_000)
     assert {record.timestamp for record in iterate_records(buffer, position)} == {5_000_000_000_000}
     assert {record.timestamp for record in iterate_records(buffer)} == {1000, 1001, 1002}
-
-
-def test_producer_is_patched_with_its_crc() -> None:
-    buffer = three_batches()
-    position, before = list(iterate_batches(buffer))[2]
-
-    patch_producer(buffer, position, ProducerId(2**40), ProducerEpoch(12), 34)
-
-    after = read_header(buffer, position)
-    check_crc(buffer, position, after)
-    assert after == before._replace(
-        producer_id=ProducerId(2**40), producer_epoch=ProducerEpoch(12), base_sequence=34, crc=after.crc
-    )
-    assert after.crc != before.crc
