@@ -54,13 +54,25 @@ def leadership(kafka: SecuredKafka) -> Iterator[Leadership]:
 
 class Runs:
     def __init__(self, kafka: SecuredKafka, spark: SparkDriver, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.backups = Backups(folder, kafka.bootstrap)
+        self._kafka = kafka
         self._spark = spark
+        self._folder = folder
 
-    def run(self, *topics: str, during: Callable[[], None] = lambda: None, **backup: Any) -> RunReport:
+    def of_another_backup(self) -> "Runs":
+        return Runs(self._kafka, self._spark, self._folder / "another")
+
+    def run(
+        self,
+        *topics: str,
+        before: Callable[[], None] = lambda: None,
+        during: Callable[[], None] = lambda: None,
+        **backup: Any,
+    ) -> RunReport:
         settings = {"mode": "incremental", **SMALL_RANGES, **backup}
         config = self.backups.write_config(topics={"include": list(topics)}, backup=settings)
-        report = run_in_process(self.backups, config, lambda: SparkWithEvent(self._spark, during=during))
+        report = run_in_process(self.backups, config, lambda: SparkWithEvent(self._spark, before, during))
         assert report is not None
         return report
 
@@ -109,7 +121,7 @@ def test_backup_is_complete_while_brokers_are_killed_and_leaders_moved(
             next(disturbances)()
 
     try:
-        limits = {"range_bytes": RANGE_BYTES, "rate_limit_bytes_per_second": BYTES_PER_SECOND}
+        limits: dict[str, Any] = {"range_bytes": RANGE_BYTES, "rate_limit_bytes_per_second": BYTES_PER_SECOND}
         report = runs.run(f"{name}-t*", during=disturb, **limits)
     finally:
         _bring_all_back(kafka)
@@ -199,6 +211,17 @@ def test_offsets_that_compaction_removed_are_no_gap(
 def test_truncation_by_an_unclean_election_supersedes_the_copied_tail(
     kafka: SecuredKafka, client: KafkaClient, leadership: Leadership, runs: Runs, name: str
 ) -> None:
+    """And a run in the middle of which it happens says so."""
+
+    # Large enough to be copied in several ranges.
+    write = partial(produce, kafka.bootstrap, name, value_size=300_000)
+
+    def elect_uncleanly() -> None:
+        kafka.nodes[7].kill()
+        kafka.nodes[100].restart()
+        eventually(lambda: leadership.leader(name) == 100, "the unclean election", within_s=60)
+        write(15, first=2000)
+
     client.topics.create(
         [
             NewTopic(
@@ -208,18 +231,17 @@ def test_truncation_by_an_unclean_election_supersedes_the_copied_tail(
             )
         ]
     )
-    produce(kafka.bootstrap, name, 10)
+    write(10)
     eventually(lambda: leadership.in_sync(name) == {7, 100}, "both in sync", within_s=60)
     try:
         kafka.nodes[100].kill()
         eventually(lambda: leadership.in_sync(name) == {7}, "the follower out of sync", within_s=60)
-        produce(kafka.bootstrap, name, 10, first=1000)
+        write(10, first=1000)
         assert runs.run(name).record_count == 20
-        kafka.nodes[7].kill()
-        kafka.nodes[100].restart()
-        eventually(lambda: leadership.leader(name) == 100, "the unclean election", within_s=60)
-        produce(kafka.bootstrap, name, 15, first=2000)
 
+        disturbed = runs.of_another_backup()
+        between = disturbed.run(name, before=elect_uncleanly)
+        healed = disturbed.run(name)
         report = runs.run(name)
     finally:
         _bring_all_back(kafka)
@@ -229,6 +251,11 @@ def test_truncation_by_an_unclean_election_supersedes_the_copied_tail(
     assert [(tail.start_offset, tail.end_offset) for tail in partition.superseded] == [(10, 20)]
     assert runs.backups.records(name, 0) == consume(kafka.bootstrap, name, 0)
     assert runs.backups.verify().status == 0
+    assert [each.message for each in between.failures] == [
+        f"{name}-0 was truncated to offset 10 while it was copied: run the backup again"
+    ]
+    assert (healed.state, healed.truncations) == ("complete", 1)
+    assert disturbed.backups.records(name, 0) == runs.backups.records(name, 0)
 
 
 def test_batch_that_rotted_on_the_broker_is_a_gap_and_the_rest_is_copied(

@@ -28,6 +28,7 @@ from quorate.pipeline.copy_task import CopySettings, CopyTask, TaskReport, decod
 from quorate.pipeline.rate_limit import share_of_limit
 from quorate.pipeline.run_report import RunReport, run_report
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.truncation_check import copied_in_parts, truncated_meanwhile
 
 # The ends of the logs and the offsets of groups are asked for by the driver; a user waits for the answer.
 _CAPTURE_TIMEOUT_MS = 30_000
@@ -67,7 +68,7 @@ class BackupRuns:
         watcher.planned(plan)
         reports = self._copy(plan, run_id, watcher)
         results = [result for report in reports for result in report.results]
-        failures = [*captured.failures, *_unreadable(results)]
+        failures = [*captured.failures, *_unreadable(results), *self._truncated_meanwhile(plan)]
         merged = merge_results(plan, results, groups=captured.groups, failures=failures)
         run = self._describe(captured, run_id, number)
         manifest = commit(previous, run, merged.updates, merged.requirements)
@@ -91,16 +92,26 @@ class BackupRuns:
             else:
                 return manifest
 
-    def _capture(self, continued: Manifest | None) -> "_Captured":
-        """Groups before the ends of the logs, so that none of them stands behind its end."""
-        selection = self._config.source.topics
+    def _truncated_meanwhile(self, plan: Plan) -> list[Failure]:
+        if not copied_in_parts(plan):
+            return []
+        with self._client() as client:
+            return truncated_meanwhile(client.offsets, plan)
+
+    def _client(self) -> KafkaClient:
+        """For questions of the driver."""
         timeout_ms = min(_CAPTURE_TIMEOUT_MS, self._client_config.retry_timeout_ms)
         config = msgspec.structs.replace(
             self._client_config, retry_timeout_ms=timeout_ms, connections_per_broker=_CAPTURE_CONNECTIONS
         )
+        return KafkaClient(config)
+
+    def _capture(self, continued: Manifest | None) -> "_Captured":
+        """Groups before the ends of the logs, so that none of them stands behind its end."""
+        selection = self._config.source.topics
         groups: list[GroupEntry] | None = None
         failures: list[Failure] = []
-        with KafkaClient(config) as client:
+        with self._client() as client:
             if self._config.backup.consumer_groups:
                 client.cluster.metadata([])  # Says whether the cluster can be reached at all.
                 groups, failures = capture_groups(client, selection.selects)
