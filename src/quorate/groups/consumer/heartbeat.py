@@ -12,6 +12,7 @@ from quorate.groups.consumer.group import ConsumerGroup
 from quorate.groups.consumer.group_update import GroupUpdate
 from quorate.groups.consumer.membership import (
     check_instance,
+    is_away,
     replace_static_member,
     unknown_instance,
     unknown_member,
@@ -51,7 +52,7 @@ def _update_member(update: GroupUpdate, command: ConsumerGroupHeartbeat) -> bool
     group, member_id = update.group, command.member_id
     if command.instance_id is not None:
         holder = group.static_member(command.instance_id)
-        if holder is not None and holder != member_id:
+        if holder is not None and (holder != member_id or is_away(group, holder)):
             replace_static_member(update, holder, member_id, JOIN_EPOCH)
     known = group.members.get(member_id)
     member = updated_member(known, command)

@@ -28,7 +28,8 @@ def check_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat) -> None:
             raise unknown_member(command.member_id)
     else:
         _check_static_member(group, command, command.instance_id)
-    if command.member_id in group.members:
+    is_back = command.member_epoch == JOIN_EPOCH and is_away(group, command.member_id)
+    if command.member_id in group.members and not is_back:
         _check_epoch(group.current(command.member_id), command)
 
 
@@ -49,8 +50,11 @@ def _check_static_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat, 
 
 def may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
     """A static member that has said it is away, or that speaks the classic protocol, where nobody says so."""
-    is_away = group.current(holder).member_epoch == LEAVE_FOR_A_WHILE_EPOCH
-    return is_away or group.members[holder].classic is not None
+    return is_away(group, holder) or group.members[holder].classic is not None
+
+
+def is_away(group: ConsumerGroup, member_id: MemberId) -> bool:
+    return group.current(member_id).member_epoch == LEAVE_FOR_A_WHILE_EPOCH
 
 
 def check_instance(member_id: MemberId, instance_id: str, holder: MemberId) -> None:
@@ -85,7 +89,7 @@ def _check_epoch(current: CurrentAssignment, command: ConsumerGroupHeartbeat) ->
 
 
 def replace_static_member(update: GroupUpdate, holder: MemberId, member_id: MemberId, member_epoch: int) -> None:
-    """The next process with the holder's instance id gets all that the holder had, under its own member id."""
+    """The next process with the holder's instance id, or the holder when it is back, gets all that it had."""
     group = update.group
     member, target, current = group.members[holder], group.target(holder), group.current(holder)
     update.remove_member(holder)

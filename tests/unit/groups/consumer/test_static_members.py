@@ -24,6 +24,22 @@ def test_partitions_wait_for_an_instance_that_is_away_for_a_while() -> None:
     assert talk.describe().epoch == epoch, "nobody else had to move"
 
 
+def test_instance_that_was_away_comes_back_under_its_own_member_id() -> None:
+    talk = ConsumerConversation()
+    a, b = talk.consumer("a", instance_id="one"), talk.consumer("b")
+    settle([a, b])
+    epoch = talk.describe().epoch
+    talk.beat("a", LEAVE_FOR_A_WHILE_EPOCH, instance_id="one")
+
+    again = talk.consumer("a", instance_id="one")
+    again.beat()
+
+    assert again.owned == a.owned
+    assert talk.describe().epoch == epoch, "nobody else had to move"
+    again.beat()
+    assert talk.beat("a", LEAVE_EPOCH, instance_id="one").error is ErrorCode.NONE
+
+
 def test_old_process_of_an_instance_is_fenced() -> None:
     talk = ConsumerConversation()
     a = talk.consumer("a", instance_id="one")
