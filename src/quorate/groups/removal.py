@@ -1,12 +1,16 @@
 """How groups and their offsets end: deleted by an administrator, with their topic, or by age. Pure.
 
-Decides tombstones; an offset or a stored group is gone once its tombstone is committed, not before.
+Decides tombstones; an offset or a stored group is gone once its tombstone is committed, not before. However many there
+are, each batch of them is one that the log takes.
 """
+
+from collections.abc import Sequence
+from typing import Final
 
 from quorate.groups.commands import DeleteGroup, DeleteGroupResult, ForgetTopics, ForgetTopicsResult
 from quorate.groups.config import GroupConfig
 from quorate.groups.consumer.group_update import tombstones_of
-from quorate.groups.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
+from quorate.groups.effects import AfterAppend, AppendRecords, Effect, Reply, ReplyWhenDurable, Token
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
 from quorate.groups.offset_commands import tombstones
@@ -14,6 +18,8 @@ from quorate.groups.offset_rules import expired_offsets
 from quorate.groups.records import CoordinatorRecord, group_record
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
+
+_RECORDS_PER_BATCH: Final = 250
 
 
 def delete_group(book: GroupBook, token: Token, command: DeleteGroup) -> list[Effect]:
@@ -25,7 +31,7 @@ def delete_group(book: GroupBook, token: Token, command: DeleteGroup) -> list[Ef
         return [Reply(token=token, result=DeleteGroupResult(error=ErrorCode.NON_EMPTY_GROUP))]
     offsets = tombstones(command.group_id, book.known_offsets(command.group_id))
     then = ReplyWhenDurable(token=token, command=command, result=DeleteGroupResult())
-    return [AppendRecords(records=(*offsets, *_end_of_group(book, command.group_id)), then=then)]
+    return _appends((*offsets, *_end_of_group(book, command.group_id)), then)
 
 
 def _end_of_group(book: GroupBook, group_id: GroupId) -> tuple[CoordinatorRecord, ...]:
@@ -42,7 +48,7 @@ def forget_topics(book: GroupBook, token: Token, command: ForgetTopics) -> list[
     if not records:
         return [Reply(token=token, result=ForgetTopicsResult())]
     then = ReplyWhenDurable(token=token, command=command, result=ForgetTopicsResult())
-    return [AppendRecords(records=tuple(records), then=then)]
+    return _appends(tuple(records), then)
 
 
 def expire(book: GroupBook, config: GroupConfig, now_ms: int) -> list[Effect]:
@@ -51,7 +57,7 @@ def expire(book: GroupBook, config: GroupConfig, now_ms: int) -> list[Effect]:
     for group_id in book.group_ids():
         records = _expired_records(book, group_id, config, now_ms)
         if records:
-            effects.append(AppendRecords(records=records, then=None))
+            effects += _appends(records, None)
         else:
             book.drop_if_gone(group_id)
     return effects
@@ -70,3 +76,14 @@ def _expired_records(
     if nothing_left and is_stored and not book.has_members(group_id):
         return (*records, *_end_of_group(book, group_id))
     return records
+
+
+def _appends(records: Sequence[CoordinatorRecord], then: AfterAppend) -> list[Effect]:
+    """Who waits, waits for the last batch: the log commits them in order."""
+    starts = range(0, len(records), _RECORDS_PER_BATCH)
+    return [
+        AppendRecords(
+            records=tuple(records[start : start + _RECORDS_PER_BATCH]), then=then if start == starts[-1] else None
+        )
+        for start in starts
+    ]

@@ -233,6 +233,25 @@ def test_only_a_group_without_members_can_be_deleted() -> None:
     assert delete_group(talk) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_group_with_many_offsets_is_deleted_in_batches_that_the_log_takes() -> None:
+    talk = Conversation()
+    for number in range(1_000):
+        talk.send(commit_request(1, topic=f"topic-{number}"))
+    talk.log_commits = False
+
+    deletion = talk.send(DeleteGroup(group_id=GROUP))
+
+    assert max(len(append.records) for append in talk.uncommitted) <= 250
+    last = talk.uncommitted.pop()
+    talk.commit()
+    assert talk.is_waiting(deletion)
+    talk.uncommitted.append(last)
+    talk.commit()
+    assert talk.reply(deletion, DeleteGroupResult).error is ErrorCode.NONE
+    talk.restart()
+    assert delete_group(talk) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_commit_that_is_not_yet_in_the_log_is_deleted_with_the_group() -> None:
     talk = Conversation(log_commits=False)
     talk.send(commit_request(1))
