@@ -10,14 +10,15 @@ from benchmarks.backup.cases import (
     MIN_RATIO_TO_PEERS,
 )
 from benchmarks.backup.runner import IdleRun
-from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, goal, ratio_goals
+from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, cpu_goals, goal, wall_goals
 
 
 def judge(
     figures: Sequence[Figures], comparisons: Sequence[Comparison], idle_runs: Sequence[IdleRun]
 ) -> list[ContenderGoal]:
     return [
-        *ratio_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
+        *wall_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
+        *cpu_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
         _memory_goal([each for each in figures if each.contender.is_ours]),
         _idle_goal(idle_runs),
     ]

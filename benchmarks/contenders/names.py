@@ -17,7 +17,7 @@ class ContenderName(StrEnum):
     PRODUCER_LOOPS = "producer loop on each core"
     CONNECTOR = "Spark connector"
     LIMIT = "limit"
-    # What a copy can reach that hashes every byte, as a backup has to. Not judged.
+    # What a copy can reach that hashes every byte, as a backup and a restore have to. Not judged.
     HASHED_LIMIT = "limit with SHA-256"
 
     @property
@@ -34,7 +34,7 @@ class ContenderName(StrEnum):
 
     @property
     def copies_files(self) -> bool:
-        """Whether it is given the brokers' log files, and not their topics."""
+        """Whether it is given what the brokers' log files hold, and not their topics."""
         return self in (ContenderName.LIMIT, ContenderName.HASHED_LIMIT)
 
     @property

@@ -76,15 +76,29 @@ def compare(runs: Sequence[Run]) -> list[Comparison]:
     ]
 
 
-def ratio_goals(comparisons: Sequence[Comparison], *, to_peers: float, to_limit: float) -> list[ContenderGoal]:
-    """In wall time and per CPU second, against each peer that is judged and against the limit."""
+def wall_goals(comparisons: Sequence[Comparison], *, to_peers: float, to_limit: float) -> list[ContenderGoal]:
+    """In wall time, against each peer that is judged and against the limit."""
+    return _goals("wall time", comparisons, lambda each: each.wall, to_peers=to_peers, to_limit=to_limit)
+
+
+def cpu_goals(comparisons: Sequence[Comparison], *, to_peers: float, to_limit: float) -> list[ContenderGoal]:
+    """The same per CPU second."""
+    return _goals("per CPU second", comparisons, lambda each: each.cpu, to_peers=to_peers, to_limit=to_limit)
+
+
+def _goals(
+    what: str,
+    comparisons: Sequence[Comparison],
+    ratio: Callable[[Comparison], Ratio],
+    *,
+    to_peers: float,
+    to_limit: float,
+) -> list[ContenderGoal]:
     peers = [each for each in comparisons if each.is_held_against_peer]
     limit = [each for each in comparisons if each.is_held_against_limit]
     return [
-        _ratio_goal("wall time, against each peer", to_peers, peers, lambda each: each.wall),
-        _ratio_goal("per CPU second, against each peer", to_peers, peers, lambda each: each.cpu),
-        _ratio_goal("wall time, against the limit", to_limit, limit, lambda each: each.wall),
-        _ratio_goal("per CPU second, against the limit", to_limit, limit, lambda each: each.cpu),
+        _ratio_goal(f"{what}, against each peer", to_peers, peers, ratio),
+        _ratio_goal(f"{what}, against the limit", to_limit, limit, ratio),
     ]
 
 

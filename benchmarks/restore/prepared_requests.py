@@ -1,12 +1,18 @@
 """The limit: Produce requests that were made before, sent as fast as the target takes them.
 
 One connection to each leader, on which requests follow each other without waiting for answers; every answer is checked
-for its order and its error code. Nothing is read, checked or changed while it is timed but the answers.
+for its order and its error code. Nothing is read, checked or changed while it is timed but the answers. With the
+argument ``sha256`` all requests are hashed before the first is sent: no restore can prove what it has for less.
 """
 
+import hashlib
 import mmap
+import os
 import struct
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -22,6 +28,7 @@ from benchmarks.restore.restore_job import RestoreJob
 _BATCH_START = struct.Struct(">qi")
 _INDEX = "requests.json"
 _ENDLESS_S = 3600.0
+_HASHED_BYTES = 1024 * 1024  # At a time; the interpreter's lock is not held meanwhile.
 
 
 class RequestFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,16 +103,37 @@ class PreparedChannel(Channel):
         self._filled -= whole
 
 
-def send(job: RestoreJob) -> Copied:
+def send(job: RestoreJob, *, hashes: bool) -> Copied:
     folder = Path(job.folder)
     files = msgspec.json.decode((folder / _INDEX).read_bytes(), type=list[RequestFile])
+    if hashes:
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for file in files:
+                _hash(threads, folder / file.name)
     drive([PreparedChannel(file, folder, job.target_topic) for file in files], _ENDLESS_S)
     return Copied(records=job.records)
 
 
-def main() -> None:
-    serve_jobs(send, RestoreJob)
+def _hash(threads: ThreadPoolExecutor, path: Path) -> None:
+    """As many parts as there are cores, whatever the number of files."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+        share = -(-len(content) // (os.cpu_count() or 1))
+        with memoryview(content) as view:
+            parts = [view[start : start + share] for start in range(0, len(view), share)]
+            list(threads.map(_hash_part, parts))
+            for part in parts:
+                part.release()
+
+
+def _hash_part(part: memoryview) -> None:
+    sha256 = hashlib.sha256()
+    for start in range(0, len(part), _HASHED_BYTES):
+        sha256.update(part[start : start + _HASHED_BYTES])
+
+
+def main(arguments: list[str]) -> None:
+    serve_jobs(partial(send, hashes=arguments == ["sha256"]), RestoreJob)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.contenders.contender import Run
-from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, ratio_goals, summarise
+from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise, wall_goals
 from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines
 from benchmarks.report import Environment, save_page
 from benchmarks.restore.cases import MIN_RATIO_TO_LIMIT, MIN_RATIO_TO_PEERS, RestoreSettings
@@ -39,7 +39,7 @@ def make_report(
         settings=settings,
         figures=summarise(runs),
         comparisons=comparisons,
-        goals=ratio_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
+        goals=wall_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
         runs=list(runs),
     )
 

@@ -68,6 +68,7 @@ class RestoreRunner:
             jars = ",".join(map(str, self._connector.jars))
             yield contender(ContenderName.CONNECTOR, "spark_connector", jars)
         yield contender(ContenderName.LIMIT, "prepared_requests")
+        yield contender(ContenderName.HASHED_LIMIT, "prepared_requests", "sha256")
 
     def _compare(self, case: Case, contenders: Sequence[Contender], work: "_Workplace") -> None:
         turns = turns_of(contenders, case.includes)
@@ -107,7 +108,7 @@ class _Workplace:
         folder = self._materials.folder_for(topic, contender)
         if not contender.is_ours:
             self._target.topics.create([name], len(end_offsets))
-        if contender is ContenderName.LIMIT:
+        if contender.copies_files:
             folder.mkdir()
             leaders = self._target.leaders(name, len(end_offsets))
             prepare(folder, name, leaders, self._materials.log_files(topic))
@@ -126,5 +127,5 @@ class _Workplace:
         if found != end_offsets:
             raise ContenderFailed(f"{contender} left partitions that end at {found} and not at {end_offsets}")
         self._target.delete_topic(name)
-        if contender is ContenderName.LIMIT:
+        if contender.copies_files:
             shutil.rmtree(folder)

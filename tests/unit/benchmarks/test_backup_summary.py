@@ -51,7 +51,7 @@ def test_cpu_ratio_with_the_source_counts_the_brokers_on_both_sides() -> None:
 def test_one_missed_figure_misses_the_goal_and_is_named() -> None:
     runs = [run(QUORATE, seconds=1, cpu=1), run(LOOP, seconds=6, cpu=2)]
 
-    wall, cpu, *_ = judge(summarise(runs), compare(runs), [])
+    wall, _, cpu, *_ = judge(summarise(runs), compare(runs), [])
 
     assert wall.verdict is Verdict.MET
     assert cpu.verdict is Verdict.MISSED
