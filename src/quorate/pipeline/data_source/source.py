@@ -4,7 +4,9 @@ Filters are options and not pushed down: Spark 4.3 keeps what was pushed for one
 on the same DataFrame. Nor does it say which columns a query needs; the option ``columns`` does.
 """
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,6 +66,11 @@ class QuorateReader(DataSourceReader):
 
 
 def read_task(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
+    yield from _rows_of(partition)
+    freeze_what_is_loaded()
+
+
+def _rows_of(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
     match partition.value:
         case LiveTask() as task:
             return read_live(task)
@@ -71,6 +78,13 @@ def read_task(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
             return read_backup(task)
         case _:  # Spark's own stand-in where there is nothing to read.
             return iter(())
+
+
+@cache
+def freeze_what_is_loaded() -> None:
+    """Once in a worker: it collects garbage after every task, and what is loaded by now need not be looked at again."""
+    gc.collect()
+    gc.freeze()
 
 
 def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:

@@ -16,8 +16,9 @@ from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.pipeline.data_source.live_planning import LivePartition, look_at, pack_tasks, wanted_offsets
-from quorate.pipeline.data_source.live_reading import DataLoss, LiveTask, read_live
+from quorate.pipeline.data_source.live_reading import DataLoss
 from quorate.pipeline.data_source.options import SourceOptions
+from quorate.pipeline.data_source.source import read_task
 from quorate.pipeline.data_source.stream_position import (
     PartitionPosition,
     StreamPosition,
@@ -91,8 +92,7 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in pack_tasks(present, spans, self._client_config, self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-        task: LiveTask = partition.value
-        return read_live(task)
+        return read_task(partition)
 
     def _losses(
         self,
