@@ -40,9 +40,16 @@ def load_native_scan(environment: Mapping[str, str]) -> NativeScan | None:
     if environment.get(SWITCH) == "0" or compiler is None:
         return None
     try:
-        return NativeScan(_load(compiler, cache_folder(environment)))
+        return NativeScan(_load(compiler, cache_folder(environment)), _warm_memory)
     except (OSError, AttributeError, subprocess.SubprocessError):
         return None
+
+
+def _warm_memory(size_bytes: int) -> memoryview:
+    """Out of Arrow's pool: used before, and not filled with zeros, which takes as long as filling it with records."""
+    import pyarrow
+
+    return memoryview(pyarrow.allocate_buffer(size_bytes))
 
 
 def _find_compiler(environment: Mapping[str, str]) -> str | None:

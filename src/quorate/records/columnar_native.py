@@ -1,23 +1,25 @@
 """The scan of ``columnar`` with its walk over the records in compiled code (``columnar_scan.c``). Pure.
 
-Who loads the library, and from where, is not known here. The memory of every column belongs to Python: it is measured
-by a first walk, allocated, and filled by a second one.
+Who loads the library, and from where, is not known here. Records are read where they lie. The memory of every column
+belongs to Python: it is measured by a first walk, allocated, and filled by a second one.
 """
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from quorate.kernel.disk import Buffer
 from quorate.records.columnar import BinaryColumn, Payload, RecordColumns, RowBounds, scan_payloads
 from quorate.records.errors import CorruptBatch
 
-_BATCH: Final = struct.Struct("=8q")
+_BATCH: Final = struct.Struct("@P7q")
 _INT32_BYTES: Final = 4
 _INT64_BYTES: Final = 8
 _MAX_COLUMN_BYTES: Final = 2**31 - 1
 
-Memory = bytearray | None
+#: Gives writable memory of a size; what is in it does not matter.
+Allocate = Callable[[int], Buffer]
 
 
 class _Bounds(ctypes.Structure):
@@ -63,8 +65,9 @@ class _Columns(ctypes.Structure):
 class NativeScan:
     """Called like ``columnar.scan_payloads``, and gives the same."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        batches = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Bounds))
+    def __init__(self, library: ctypes.CDLL, allocate: Allocate = bytearray) -> None:
+        self._allocate = allocate
+        batches = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Bounds))
         self._measure = library.quorate_measure
         self._measure.argtypes = (*batches, ctypes.POINTER(_Totals))
         self._measure.restype = ctypes.c_int64
@@ -73,27 +76,32 @@ class NativeScan:
         self._fill.restype = ctypes.c_int64
 
     def __call__(self, payloads: Sequence[Payload], bounds: RowBounds) -> RecordColumns:
-        data = b"".join(payload.data for payload in payloads)
-        arguments = (data, len(data), _describe(payloads), len(payloads), _Bounds(*bounds))
+        pinned = [_writable_or_bytes(payload.data) for payload in payloads]
+        arguments = (_describe(payloads, pinned), len(payloads), _Bounds(*bounds))
         totals = _Totals()
         damaged = self._measure(*arguments, totals)
         if damaged >= 0:
             raise _damage(payloads[damaged], bounds)
         _check_sizes(totals)
-        memory = _allocate(totals)
+        memory = _memory_for(totals, self._allocate)
         damaged = self._fill(*arguments, totals, _addresses(memory))
         assert damaged < 0, "two walks over the same bytes found different records"
         return memory
 
 
-def _describe(payloads: Sequence[Payload]) -> bytes:
+def _writable_or_bytes(data: Buffer) -> Buffer:
+    """The same memory where its address can be had, else a copy."""
+    return bytes(data) if isinstance(data, memoryview) and data.readonly else data
+
+
+def _describe(payloads: Sequence[Payload], pinned: Sequence[Buffer]) -> bytes:
+    """Addresses are good for as long as somebody holds on to what is ``pinned``."""
     described = bytearray(_BATCH.size * len(payloads))
-    position = 0
-    for number, (header, data) in enumerate(payloads):
+    for number, ((header, _), data) in enumerate(zip(payloads, pinned, strict=True)):
         _BATCH.pack_into(
             described,
             number * _BATCH.size,
-            position,
+            _address(data),
             len(data),
             header.base_offset,
             header.base_timestamp,
@@ -102,7 +110,6 @@ def _describe(payloads: Sequence[Payload]) -> bytes:
             header.record_count,
             header.timestamp_type,
         )
-        position += len(data)
     return bytes(described)
 
 
@@ -121,7 +128,7 @@ def _check_sizes(totals: _Totals) -> None:
         raise CorruptBatch(f"a column of {largest} bytes is more than one Arrow batch can hold")
 
 
-def _allocate(totals: _Totals) -> RecordColumns:
+def _memory_for(totals: _Totals, allocate: Allocate) -> RecordColumns:
     rows, headers = totals.rows, totals.headers
     return RecordColumns(
         row_count=rows,
@@ -130,24 +137,26 @@ def _allocate(totals: _Totals) -> RecordColumns:
         timestamp_validity=_bits(rows, totals.null_timestamps),
         timestamp_types=bytearray(rows * _INT32_BYTES),
         timestamp_type_validity=None,  # Only message format 0 has none.
-        keys=_binary(rows, totals.key_nulls, totals.key_bytes),
-        values=_binary(rows, totals.value_nulls, totals.value_bytes),
+        keys=_binary(rows, totals.key_nulls, allocate(totals.key_bytes)),
+        values=_binary(rows, totals.value_nulls, allocate(totals.value_bytes)),
         header_ends=_ends(rows),
         header_count=headers,
-        header_keys=_binary(headers, 0, totals.header_key_bytes),
-        header_values=_binary(headers, totals.header_value_nulls, totals.header_value_bytes),
+        header_keys=_binary(headers, 0, allocate(totals.header_key_bytes)),
+        header_values=_binary(headers, totals.header_value_nulls, allocate(totals.header_value_bytes)),
     )
 
 
-def _binary(rows: int, nulls: int, size_bytes: int) -> BinaryColumn:
-    return BinaryColumn(_bits(rows, nulls), _ends(rows), bytearray(size_bytes))
+def _binary(rows: int, nulls: int, data: Buffer) -> BinaryColumn:
+    return BinaryColumn(_bits(rows, nulls), _ends(rows), data)
 
 
-def _bits(rows: int, nulls: int) -> Memory:
+def _bits(rows: int, nulls: int) -> bytearray | None:
+    """Zeros: only those of values that are not null are set."""
     return bytearray((rows + 7) // 8) if nulls else None
 
 
 def _ends(rows: int) -> bytearray:
+    """Zeros: the first one is never written."""
     return bytearray((rows + 1) * _INT32_BYTES)
 
 
@@ -169,8 +178,10 @@ def _column(column: BinaryColumn) -> _BinaryColumn:
     return _BinaryColumn(_address(column.validity), _address(column.ends), _address(column.data))
 
 
-def _address(memory: object) -> int | None:
-    """None for no bytes: nothing is written there."""
-    if not isinstance(memory, bytearray) or not memory:
-        return None
+def _address(memory: Buffer | None) -> int:
+    """0 for no bytes: nothing is read or written there."""
+    if not memory:
+        return 0
+    if isinstance(memory, bytes):
+        return ctypes.c_void_p.from_buffer(ctypes.c_char_p(memory)).value or 0
     return ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -15,7 +15,7 @@
 #define MICROSECONDS_PER_MILLISECOND 1000
 
 typedef struct {
-    int64_t position; /* Of the records in the data. */
+    const uint8_t *records;
     int64_t size_bytes;
     int64_t base_offset;
     int64_t base_timestamp;
@@ -239,14 +239,11 @@ static inline int walk_record(
 
 /* -1, or the number of the first batch that is damaged. */
 static inline int64_t walk(
-    const uint8_t *data, int64_t size_bytes, const Batch *batches, int64_t batch_count, const Bounds *bounds,
-    Totals *totals, Columns *columns, const Totals *room
+    const Batch *batches, int64_t batch_count, const Bounds *bounds, Totals *totals, Columns *columns, const Totals *room
 ) {
     for (int64_t number = 0; number < batch_count; number++) {
         const Batch *batch = &batches[number];
-        if (batch->position < 0 || batch->size_bytes < 0 || batch->position > size_bytes - batch->size_bytes)
-            return number;
-        Reader reader = {data + batch->position, data + batch->position + batch->size_bytes};
+        Reader reader = {batch->records, batch->records + batch->size_bytes};
         int64_t previous = -1;
         if (batch->record_count < 0)
             return number;
@@ -259,17 +256,13 @@ static inline int64_t walk(
     return -1;
 }
 
-int64_t quorate_measure(
-    const uint8_t *data, int64_t size_bytes, const Batch *batches, int64_t batch_count, const Bounds *bounds,
-    Totals *totals
-) {
-    return walk(data, size_bytes, batches, batch_count, bounds, totals, NULL, NULL);
+int64_t quorate_measure(const Batch *batches, int64_t batch_count, const Bounds *bounds, Totals *totals) {
+    return walk(batches, batch_count, bounds, totals, NULL, NULL);
 }
 
 int64_t quorate_fill(
-    const uint8_t *data, int64_t size_bytes, const Batch *batches, int64_t batch_count, const Bounds *bounds,
-    const Totals *room, Columns *columns
+    const Batch *batches, int64_t batch_count, const Bounds *bounds, const Totals *room, Columns *columns
 ) {
     Totals totals = {0};
-    return walk(data, size_bytes, batches, batch_count, bounds, &totals, columns, room);
+    return walk(batches, batch_count, bounds, &totals, columns, room);
 }

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +104,15 @@ def test_both_scans_give_the_records_of_every_codec(
     assert rows_of(found) == [_as_column(record) for record in expected]
     assert _numbers(found.timestamp_types, "i") == [kind] * len(expected)
     assert outcome(native, payloads(*encoded)) == _plain(found)
+
+
+@pytest.mark.parametrize("memory", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+def test_records_are_found_in_memory_of_any_kind(native: Scan, memory: Callable[[bytes], Buffer]) -> None:
+    batch = build_batch([Record(Offset(7), 1, b"k", b"v", (("h", b""),)), Record(Offset(9), 2)], base_offset=Offset(7))
+    (payload,) = payloads(batch)
+    held = memory(bytes(payload.data))
+    expected = scan_payloads([payload, payload], ALL)
+    assert outcome(native, [Payload(payload.header, held)] * 2) == _plain(expected)
 
 
 @given(records=sparse_records(), bounds=st.tuples(*[st.integers(-(2**40), 2**41)] * 4))

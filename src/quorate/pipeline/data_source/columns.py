@@ -140,6 +140,8 @@ def _text(count: int, column: BinaryColumn) -> Any:
     """Kafka's header keys are UTF-8. Where a producer sent other bytes, they are replaced as Java's consumer does."""
     import pyarrow
 
+    if not count:
+        return pyarrow.array([], pyarrow.string())
     found = _binary(count, column)
     try:
         return found.cast(pyarrow.string())
