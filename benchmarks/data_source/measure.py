@@ -19,7 +19,7 @@ from benchmarks.report import Environment
 from benchmarks.turns import in_turn
 from tests.peers.jars import PeersUnavailableError
 
-# The JVM compiles what it runs often: both contenders get faster until about the fourth run.
+# The JVM compiles what it runs often: all contenders get faster until about the fourth run.
 _WARM_UP_RUNS = 3
 
 
@@ -45,7 +45,7 @@ def measure_data_source(
 
 
 class ReadRunner:
-    """Who goes first changes from repeat to repeat; both have read the topic before they are timed."""
+    """Who goes first changes from repeat to repeat; all have read before they are timed."""
 
     def __init__(
         self, settings: ReadSettings, selection: Selection, connector: Connector, say: Callable[[str], None]
@@ -66,8 +66,11 @@ class ReadRunner:
                 stack.enter_context(ours)
                 theirs = Contender(ContenderName.CONNECTOR, f"{module}.connector_reader", (jars,), folder, source.pids)
                 stack.enter_context(theirs)
+                sizes = (str(self._settings.records), str(2 * self._settings.partitions))
+                limit = Contender(ContenderName.LIMIT, f"{module}.limit_reader", sizes, folder, source.pids)
+                stack.enter_context(limit)
                 for case in self._cases:
-                    self._compare(case, source, [ours, theirs], folder)
+                    self._compare(case, source, [ours, theirs, limit], folder)
 
     def _compare(self, case: Case, source: Source, contenders: list[Contender], folder: Path) -> None:
         settings = self._settings

@@ -20,6 +20,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     case: str
     wall: Ratio
     cpu: Ratio
+    #: What a data source in Python would reach that had nothing to do.
+    limit_cpu: Ratio
 
 
 class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ def render(report: ReadReport) -> str:
         f" {settings.partitions} partitions, read from the page cache, all columns, into Spark's noop sink",
         f"- Spark connector: {report.connector}",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
+        "- Limit: a data source in Python that sends as many rows to the same sink, as Arrow batches that are ready",
         f"- {settings.repeats} repeats in turns, on sessions that were open and warm; medians, for memory the most",
         "",
         *table(_figure_cells(report.runs)),
@@ -106,26 +109,30 @@ def _figure_row(runs: Sequence[Run]) -> list[str]:
 
 
 def _compare(case: str, runs: Sequence[Run]) -> Comparison:
-    """Of runs of the same repeat, so of runs that followed each other."""
-    ours = {run.repeat: run for run in runs if run.case == case and run.contender is ContenderName.QUORATE}
-    theirs = {run.repeat: run for run in runs if run.case == case and run.contender is ContenderName.CONNECTOR}
-
-    def ratio(cost: Callable[[Run], float]) -> Ratio:
-        ratios = [cost(theirs[repeat]) / cost(run) for repeat, run in ours.items()]
+    def ratio(contender: ContenderName, cost: Callable[[Run], float]) -> Ratio:
+        """Of runs of the same repeat, so of runs that followed each other."""
+        theirs = _by_repeat(case, ContenderName.CONNECTOR, runs)
+        ratios = [cost(theirs[repeat]) / cost(run) for repeat, run in _by_repeat(case, contender, runs).items()]
         return Ratio(median=median(ratios), lowest=min(ratios), highest=max(ratios))
 
-    return Comparison(case=case, wall=ratio(lambda run: run.seconds), cpu=ratio(lambda run: run.cpu_seconds))
+    return Comparison(
+        case=case,
+        wall=ratio(ContenderName.QUORATE, lambda run: run.seconds),
+        cpu=ratio(ContenderName.QUORATE, lambda run: run.cpu_seconds),
+        limit_cpu=ratio(ContenderName.LIMIT, lambda run: run.cpu_seconds),
+    )
+
+
+def _by_repeat(case: str, contender: ContenderName, runs: Sequence[Run]) -> dict[int, Run]:
+    return {run.repeat: run for run in runs if run.case == case and run.contender is contender}
 
 
 def _comparison_cells(comparisons: Sequence[Comparison]) -> list[list[str]]:
     return [
-        ["case", "rows/s ratio", "spread", "rows/CPU s ratio", "spread"],
-        *(
-            [each.case, f"{each.wall.median:.2f}", _spread(each.wall), f"{each.cpu.median:.2f}", _spread(each.cpu)]
-            for each in comparisons
-        ),
+        ["case", "rows/s ratio", "spread", "rows/CPU s ratio", "spread", "limit's", "spread"],
+        *([each.case, *_cells(each.wall), *_cells(each.cpu), *_cells(each.limit_cpu)] for each in comparisons),
     ]
 
 
-def _spread(ratio: Ratio) -> str:
-    return f"{ratio.lowest:.2f} to {ratio.highest:.2f}"
+def _cells(ratio: Ratio) -> list[str]:
+    return [f"{ratio.median:.2f}", f"{ratio.lowest:.2f} to {ratio.highest:.2f}"]

@@ -38,12 +38,14 @@ def test_goal_is_judged_by_rows_per_cpu_second(cpu_seconds: float, verdict: Verd
         for each in (
             run(ContenderName.QUORATE, repeat, seconds=1.0, cpu_seconds=2.0),
             run(ContenderName.CONNECTOR, repeat, seconds=4.0, cpu_seconds=cpu_seconds + repeat),
+            run(ContenderName.LIMIT, repeat, seconds=0.5, cpu_seconds=1.0),
         )
     ]
     report = make_report(ENVIRONMENT, CONNECTOR, QUICK, runs)
     assert report.verdict is verdict
     assert report.comparisons[0].wall.median == 4.0
     assert report.comparisons[0].cpu.median == (cpu_seconds + 1) / 2
+    assert report.comparisons[0].limit_cpu.median == cpu_seconds + 1
     assert f">= 3.0: {verdict}" in render(report)
 
 
