@@ -190,7 +190,7 @@ class NodeWorkload:
             assert topic.error_code == 0, topic
             assert topic.topic_id == self._topics[topic.name or ""]
             assert [partition.leader_id for partition in topic.partitions] == [7] * PARTITIONS
-        while self._node.executor.queue:  # What was recovered but not synced before becomes visible.
+        while self._node.has_work:  # What was recovered but not synced before becomes visible.
             await self._node.run_some_work()
         for place in [(topic, index) for topic in self._topics for index in range(PARTITIONS)]:
             found = await self._consume(place)

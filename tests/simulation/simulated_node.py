@@ -70,12 +70,24 @@ class SimulatedNode:
     def __init__(self, disk: SimulatedDisk, clock: SimulatedClock, random: Random) -> None:
         self._random = random
         self.executor = QueuedExecutor()
+        self.quorum_executor = QueuedExecutor()
         config = NodeConfig(node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC)
         self.node = Node(
             config,
-            Environment(loop=asyncio.get_running_loop(), clock=clock, disk=disk, executor=self.executor, random=random),
+            Environment(
+                loop=asyncio.get_running_loop(),
+                clock=clock,
+                disk=disk,
+                executor=self.executor,
+                quorum_executor=self.quorum_executor,
+                random=random,
+            ),
         )
         self._dispatcher = Dispatcher(self.node, cast(Any, _Client()))
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.executor.queue or self.quorum_executor.queue)
 
     async def start(self) -> None:
         await self.finish(asyncio.ensure_future(self.node.start(ADDRESS)))
@@ -105,17 +117,29 @@ class SimulatedNode:
 
     async def run_some_work(self) -> None:
         """Run one queued piece of work, whichever, and let its consequences happen."""
-        if self.executor.queue:
-            self.executor.run(self._random.randrange(len(self.executor.queue)))
-        await settle()
+        await self._run_one_of(self.executor, self.quorum_executor)
 
     async def finish(self, future: "asyncio.Future[Any]") -> Any:
         """Run queued work until the future is done."""
+        return await self._finish_with(future, self.executor, self.quorum_executor)
+
+    async def finish_without_partitions(self, future: "asyncio.Future[Any]") -> Any:
+        """The same, while the disk does not get on with what partitions have written."""
+        return await self._finish_with(future, self.quorum_executor)
+
+    async def _run_one_of(self, *executors: QueuedExecutor) -> None:
+        work = [(executor, index) for executor in executors for index in range(len(executor.queue))]
+        if work:
+            executor, index = self._random.choice(work)
+            executor.run(index)
+        await settle()
+
+    async def _finish_with(self, future: "asyncio.Future[Any]", *executors: QueuedExecutor) -> Any:
         await settle()
         idle_rounds = 0
         while not future.done():
-            if self.executor.queue:
-                await self.run_some_work()
+            if any(executor.queue for executor in executors):
+                await self._run_one_of(*executors)
             else:
                 assert (idle_rounds := idle_rounds + 1) < 2_000, "the node waits for nothing that could happen"
                 await asyncio.wait([future], timeout=0.001)  # For the timers of the quorum.

@@ -63,6 +63,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     disk: Disk
     #: Runs what blocks: syncs, compaction.
     executor: Executor
+    #: The same for the metadata log alone, which must not wait behind the syncs of partitions.
+    quorum_executor: Executor
     random: Random
 
 
@@ -73,6 +75,7 @@ class Node:
         self.clock = environment.clock
         self.disk = environment.disk
         self.executor = environment.executor
+        self._quorum_executor = environment.quorum_executor
         self.random = environment.random
         self.view = config.broker_view()
         self.group_commit = GroupCommit(self.loop, self.executor)
@@ -136,7 +139,7 @@ class Node:
             environment=QuorumEnvironment(
                 loop=self.loop,
                 clock=self.clock,
-                executor=self.executor,
+                executor=self._quorum_executor,
                 random=self.random,
                 on_failure=self.fail,
             ),

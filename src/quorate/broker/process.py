@@ -45,9 +45,17 @@ async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_requested.set)
-    with ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="worker") as executor:
+    with (
+        ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="worker") as executor,
+        ThreadPoolExecutor(1, thread_name_prefix="quorum") as quorum_executor,
+    ):
         environment = Environment(
-            loop=loop, clock=SystemClock(), disk=OsDisk(), executor=executor, random=SystemRandom()
+            loop=loop,
+            clock=SystemClock(),
+            disk=OsDisk(),
+            executor=executor,
+            quorum_executor=quorum_executor,
+            random=SystemRandom(),
         )
         node = Node(config, environment)
         await _serve(node, on_ready, stop_requested)

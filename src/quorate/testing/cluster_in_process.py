@@ -129,6 +129,7 @@ class ClusterInProcess:
             clock=SystemClock(),
             disk=UnsyncedDisk(),
             executor=self._executor,
+            quorum_executor=self._executor,
             random=SystemRandom(),
         )
 

@@ -157,7 +157,12 @@ class SimulatedHost:
         )
         self.loop.default_executor = self.executor
         self.environment = Environment(
-            loop=self.loop, clock=self.clock, disk=self.disk, executor=self.executor, random=random
+            loop=self.loop,
+            clock=self.clock,
+            disk=self.disk,
+            executor=self.executor,
+            quorum_executor=self.executor,
+            random=random,
         )
 
     def _end_life(self) -> None:

@@ -67,7 +67,7 @@ class World:
 
 async def run_all_work(node: SimulatedNode) -> None:
     await settle()
-    while node.executor.queue:
+    while node.has_work:
         await node.run_some_work()
 
 
