@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 
 from quorate.cli import app
 from quorate.cli.cluster_image import describe_image
+from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId
 from quorate.metadata.image import MetadataImage
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
@@ -144,6 +146,28 @@ def test_node_that_is_down_is_removed(cluster: ClusterInProcess) -> None:
     found = status(cluster)
     assert [node["node_id"] for node in found["nodes"]] == [7, 100]
     assert found["healthy"], found
+
+
+@pytest.mark.parametrize("done_before", ["its vote was taken", "it was unregistered"])
+def test_removal_that_was_cut_short_is_finished_by_the_next(cluster: ClusterInProcess, done_before: str) -> None:
+    gone = NodeId(4001)
+    cluster.kill(gone)
+    servers = tuple(cluster.bootstrap_servers.split(","))
+    with KafkaClient(ClientConfig(bootstrap_servers=servers)) as client:
+        eventually(lambda: status(cluster)["quorum"], "a quorum with a leader")
+        if done_before == "its vote was taken":
+            client.quorum.remove_member(gone)
+        else:
+            client.brokers.unregister(gone, even_with_replicas=True)
+        assert gone in client.quorum.describe().members
+
+        removed = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+
+        assert removed.status == 0, removed
+        assert sorted(client.quorum.describe().members) == [7, 100]
+    assert status(cluster)["healthy"], status(cluster)
+    again = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+    assert "the cluster has no node 4001" in again.error
 
 
 def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(

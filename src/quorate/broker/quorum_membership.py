@@ -26,10 +26,16 @@ async def promote_learner(node: Node, learner: NodeId, timeout_ms: float) -> Non
 
 
 async def remove_member(node: Node, removed: NodeId, timeout_ms: float) -> None:
-    """Take a voter or a learner out of the quorum, or fail with why not."""
+    """Take a voter's vote away, and what is left of a node that is no broker, or fail with why not."""
     if node.quorum.driver.membership.member(removed) is None:
         raise KafkaError(ErrorCode.VOTER_NOT_FOUND, f"Node {removed} is no member of the quorum.")
-    await _change(node, Remove(node_id=removed), timeout_ms, lambda membership: membership.member(removed) is None)
+
+    def is_done(membership: Membership) -> bool:
+        """A broker stays as a learner."""
+        member = membership.member(removed)
+        return member is None or (not member.is_voter and removed in node.metadata.image.brokers)
+
+    await _change(node, Remove(node_id=removed), timeout_ms, is_done)
 
 
 async def _change(
@@ -42,7 +48,8 @@ async def _change(
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The quorum has not agreed on the change in time.") from None
     # What an earlier attempt did is what the asker wanted.
     if isinstance(answer, Refused) and not (was_repeated and answer.reason in _DONE_BEFORE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"The membership cannot be changed: {answer.reason}.")
+        code = _CODES.get(answer.reason, ErrorCode.INVALID_REQUEST)
+        raise KafkaError(code, f"The membership cannot be changed: {answer.reason}.")
     # A node that is removed need not hear of it any more.
     while request.node_id != node.config.node_id and not is_done(node.quorum.driver.membership):
         if node.loop.time() >= deadline:
@@ -50,4 +57,11 @@ async def _change(
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-_DONE_BEFORE = frozenset({str(ChangeRefusal.NOT_A_MEMBER), str(ChangeRefusal.NOT_A_LEARNER)})
+_DONE_BEFORE = frozenset(
+    {str(ChangeRefusal.NOT_A_MEMBER), str(ChangeRefusal.NOT_A_LEARNER), str(ChangeRefusal.NOT_A_VOTER)}
+)
+_CODES = {
+    str(ChangeRefusal.NOT_A_MEMBER): ErrorCode.VOTER_NOT_FOUND,
+    str(ChangeRefusal.NOT_A_VOTER): ErrorCode.VOTER_NOT_FOUND,
+    str(ChangeRefusal.NOT_A_LEARNER): ErrorCode.DUPLICATE_VOTER,
+}

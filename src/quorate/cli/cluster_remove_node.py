@@ -42,6 +42,7 @@ def remove_node(
         # The quorum first: for that the node's own vote may still be needed.
         client.quorum.remove_member(node, known.cluster_id)
         client.brokers.unregister(node, even_with_replicas=force)
+        client.quorum.remove_member(node, known.cluster_id)  # It still followed the log, as every broker does.
         # The node itself too, which ends when it hears: whoever looks next, wherever, sees the node gone.
         unaware = client.brokers.wait_until_forgotten(node, known.brokers.values(), _ALL_KNOW_WITHIN_MS)
     print(f"removed node {node}", flush=True)

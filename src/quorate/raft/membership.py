@@ -72,6 +72,12 @@ class PromoteLearner(msgspec.Struct, frozen=True):
     node_id: NodeId
 
 
+class DemoteVoter(msgspec.Struct, frozen=True):
+    """It votes no more, and follows the log as a learner does."""
+
+    node_id: NodeId
+
+
 class RemoveMember(msgspec.Struct, frozen=True):
     node_id: NodeId
 
@@ -81,7 +87,7 @@ class ChangeAddress(msgspec.Struct, frozen=True):
     address: str
 
 
-MembershipChange = AddLearner | PromoteLearner | RemoveMember | ChangeAddress
+MembershipChange = AddLearner | PromoteLearner | DemoteVoter | RemoveMember | ChangeAddress
 
 
 class ChangeRefusal(enum.StrEnum):
@@ -90,6 +96,7 @@ class ChangeRefusal(enum.StrEnum):
     ALREADY_A_MEMBER = "already a member"
     NOT_A_MEMBER = "not a member"
     NOT_A_LEARNER = "not a learner"
+    NOT_A_VOTER = "not a voter"
     LAST_VOTER = "the last voter cannot leave"
     NO_CHANGE = "nothing would change"
 
@@ -110,8 +117,12 @@ def changed_membership(membership: Membership, change: MembershipChange) -> Memb
         if member.address == change.address:
             return ChangeRefusal.NO_CHANGE
         return membership.replacing(Member(member.node_id, change.address, member.is_voter))
+    if isinstance(change, DemoteVoter) and not member.is_voter:
+        return ChangeRefusal.NOT_A_VOTER
     if membership.voters == {change.node_id}:
         return ChangeRefusal.LAST_VOTER
+    if isinstance(change, DemoteVoter):
+        return membership.replacing(Member(member.node_id, member.address, is_voter=False))
     return membership.without(change.node_id)
 
 

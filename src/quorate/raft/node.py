@@ -87,11 +87,6 @@ class RaftNode:
         return self._state.log.membership
 
     @property
-    def committed_membership(self) -> Membership:
-        """The latest that is known to be committed."""
-        return self._state.log.committed_membership
-
-    @property
     def log_end_offset(self) -> Offset:
         return self._state.log.log_end_offset
 

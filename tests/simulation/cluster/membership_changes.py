@@ -1,12 +1,16 @@
 """Nodes that join, become voters and leave while the cluster is at work."""
 
 from quorate.broker.quorum.leader_calls import NoQuorum
-from quorate.broker.quorum.leader_requests import Done, LeaderRequest, Promote, Refused, Remove
+from quorate.broker.quorum.leader_requests import Done, LeaderRequest, Promote, Refused, Remove, Submit, Submitted
+from quorate.metadata.command_codec import encode_commands
+from quorate.metadata.commands import UnregisterBroker
 from tests.simulation.cluster.cluster import Member, SimulatedCluster
 from tests.simulation.world.host import HostDied
 
 _RETRY_S = 0.3
 _ASK_TIMEOUT_MS = 3_000
+#: Of the nodes that leave.
+_RETURN_SHARE = 0.5
 
 
 class MembershipChanges:
@@ -22,7 +26,12 @@ class MembershipChanges:
             await self._world.sleep(self._random.random() * 2)
             await self._ask(Promote(node_id=member.node_id))
         if len(self._cluster.members) > 3 or not learners:
-            await self._remove(self._random.choice(self._cluster.members))
+            member = self._random.choice(self._cluster.members)
+            # Clients want three replicas meanwhile.
+            returns = len(self._cluster.members) > 3 and self._random.random() < _RETURN_SHARE
+            await self._remove(member)
+            if returns:
+                await self._bring_back(member)
 
     async def _remove(self, member: Member) -> None:
         while member.is_claimed:
@@ -30,6 +39,15 @@ class MembershipChanges:
         member.is_claimed = member.is_retired = True
         await self._ask(Remove(node_id=member.node_id))
         self._cluster.kill(member)
+
+    async def _bring_back(self, member: Member) -> None:
+        """Forgotten as a broker too, it starts again as it would for the first time, but with what it has."""
+        unregister = UnregisterBroker(node_id=member.node_id, even_with_replicas=True)
+        await self._ask(Submit(commands=encode_commands([unregister]), validate_only=False))
+        await self._world.sleep(self._random.random() * 2)
+        member.is_retired = False
+        await self._cluster.bring_up(member)
+        member.is_claimed = False
 
     async def _ask(self, request: LeaderRequest) -> None:
         """Through any node, until it is done or cannot be."""
@@ -41,7 +59,7 @@ class MembershipChanges:
                 except (NoQuorum, HostDied):
                     pass
                 else:
-                    assert isinstance(answer, Done | Refused), answer
+                    assert isinstance(answer, Done | Refused | Submitted), answer
                     self._world.trace.note(f"{request}: {answer}")
                     return
             await self._world.sleep(_RETRY_S)

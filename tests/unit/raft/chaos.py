@@ -8,7 +8,7 @@ from quorate.raft.events import (
     ReadIndex,
     TransferLeadership,
 )
-from quorate.raft.membership import AddLearner, MembershipChange, PromoteLearner, RemoveMember
+from quorate.raft.membership import AddLearner, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
 from tests.unit.raft.simulation import SimulatedNode, Simulation
 
 RECOVERY_MS = 20_000
@@ -94,6 +94,7 @@ class Chaos:
             AddLearner(node_id, f"node-{node_id}"),
             PromoteLearner(node_id),
             PromoteLearner(node_id),
+            DemoteVoter(node_id),
             RemoveMember(node_id),
         ]
         event = ProposeMembership(

@@ -7,6 +7,7 @@ from quorate.raft.membership import (
     AddLearner,
     ChangeAddress,
     ChangeRefusal,
+    DemoteVoter,
     Member,
     Membership,
     MembershipChange,
@@ -33,6 +34,9 @@ MEMBERSHIP = Membership.of([LEARNER, OTHER_VOTER, VOTER])
         (PromoteLearner(FOUR), [VOTER, OTHER_VOTER, Member(FOUR, "four:1", is_voter=True)]),
         (PromoteLearner(ONE), ChangeRefusal.NOT_A_LEARNER),
         (PromoteLearner(THREE), ChangeRefusal.NOT_A_MEMBER),
+        (DemoteVoter(ONE), [Member(ONE, "one:1", is_voter=False), OTHER_VOTER, LEARNER]),
+        (DemoteVoter(FOUR), ChangeRefusal.NOT_A_VOTER),
+        (DemoteVoter(THREE), ChangeRefusal.NOT_A_MEMBER),
         (RemoveMember(ONE), [OTHER_VOTER, LEARNER]),
         (RemoveMember(FOUR), [VOTER, OTHER_VOTER]),
         (RemoveMember(THREE), ChangeRefusal.NOT_A_MEMBER),
@@ -48,7 +52,9 @@ def test_a_change_touches_one_member(change: MembershipChange, expected: list[Me
 
 
 def test_the_last_voter_cannot_leave_even_when_learners_stay() -> None:
-    assert changed_membership(Membership.of([VOTER, LEARNER]), RemoveMember(ONE)) is ChangeRefusal.LAST_VOTER
+    membership = Membership.of([VOTER, LEARNER])
+    assert changed_membership(membership, RemoveMember(ONE)) is ChangeRefusal.LAST_VOTER
+    assert changed_membership(membership, DemoteVoter(ONE)) is ChangeRefusal.LAST_VOTER
 
 
 @pytest.mark.parametrize(("voters", "quorum_size"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])

@@ -1,4 +1,8 @@
-"""RemoveRaftVoter, version 0. Removes learners too, which Apache Kafka does not know as members."""
+"""RemoveRaftVoter, version 0.
+
+As in Apache Kafka, a voter that is a broker too goes on as an observer. A learner that is not registered as a broker
+any more can be removed as well.
+"""
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node

@@ -42,18 +42,13 @@ class HeartbeatAnswer(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat-a
     may_stop: bool = False
 
 
-class Join(LeaderMessage, frozen=True, kw_only=True, tag="join"):
-    """A node wants to follow the metadata log, and can be reached there."""
-
-    node_id: NodeId
-    address: str
-
-
 class Promote(LeaderMessage, frozen=True, kw_only=True, tag="promote"):
     node_id: NodeId
 
 
 class Remove(LeaderMessage, frozen=True, kw_only=True, tag="remove"):
+    """Take a voter's vote away; a node that is no broker leaves the quorum altogether."""
+
     node_id: NodeId
 
 
@@ -92,7 +87,7 @@ class Redirect(LeaderMessage, frozen=True, kw_only=True, tag="redirect"):
     leader: QuorumLeader | None
 
 
-LeaderRequest = Submit | Heartbeat | Join | Promote | Remove | Describe
+LeaderRequest = Submit | Heartbeat | Promote | Remove | Describe
 LeaderAnswer = Submitted | HeartbeatAnswer | Done | Refused | Description | Redirect
 
 _encoder = msgspec.msgpack.Encoder()

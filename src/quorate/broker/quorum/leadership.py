@@ -14,6 +14,7 @@ from quorate.broker.quorum import leader_requests as q
 from quorate.broker.quorum.active_controller import ActiveController
 from quorate.broker.quorum.alarm import Alarm
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.broker.quorum.membership_upkeep import MembershipUpkeep
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.broker.quorum.sessions import BrokerSessions
@@ -23,14 +24,8 @@ from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_commands, encode_outcomes
 from quorate.metadata.controller import Controller
-from quorate.raft.membership import (
-    AddLearner,
-    ChangeAddress,
-    ChangeRefusal,
-    MembershipChange,
-    PromoteLearner,
-    RemoveMember,
-)
+from quorate.metadata.image import Delta, MetadataImage
+from quorate.raft.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +34,10 @@ logger = logging.getLogger(__name__)
 _HEARING_S = 0.05
 #: A timer that is so late shows that this process was frozen or starved.
 _AWAY_S = 0.1
+
+
+#: The broker has started anew, or was unregistered, since the decision was made.
+_OVERTAKEN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
 class Neighbours(Protocol):
@@ -79,6 +78,8 @@ class Leadership:
 
     def connect(self, driver: RaftDriver) -> None:
         self._driver = driver
+        self._upkeep = MembershipUpkeep(driver, lambda: self._store.image, lambda: self._active is not None, self._loop)
+        self._store.subscribe(self._metadata_changed)
 
     @property
     def current(self) -> QuorumLeader | None:
@@ -112,6 +113,7 @@ class Leadership:
             if self._neighbours is not None and self._neighbours.is_refusing(broker.node_id):
                 self.broker_gone(broker.node_id)
         self._watch_sessions()
+        self._upkeep.look()
 
     def end(self) -> None:
         if self._active is None:
@@ -125,6 +127,7 @@ class Leadership:
 
     def stop(self) -> None:
         self.end()
+        self._upkeep.stop()
         for task in tuple(self._tasks):
             task.cancel()
 
@@ -143,12 +146,10 @@ class Leadership:
                 return await self._carry_out(active, decode_commands(commands), validate_only=validate_only)
             case q.Heartbeat():
                 return await self._heartbeat(active, request)
-            case q.Join(node_id=node_id, address=address):
-                return await self._join(node_id, address)
             case q.Promote(node_id=node_id):
                 return await self._change_membership(PromoteLearner(node_id))
             case q.Remove(node_id=node_id):
-                return await self._change_membership(RemoveMember(node_id))
+                return await self._change_membership(self._removal(node_id))
             case q.Describe():
                 return self._driver.describe()
             case _:
@@ -168,6 +169,8 @@ class Leadership:
     async def _heartbeat(self, active: ActiveController, beat: q.Heartbeat) -> q.HeartbeatAnswer:
         broker = self._store.image.brokers.get(beat.node_id)
         if broker is None:
+            # One that was deposed may not have heard of the broker yet.
+            await self._driver.read_offset()
             return q.HeartbeatAnswer(is_removed=True)
         if broker.broker_epoch != beat.broker_epoch:
             return q.HeartbeatAnswer(is_superseded=broker.broker_epoch > beat.broker_epoch)
@@ -182,13 +185,9 @@ class Leadership:
             await self._submit(c.UnfenceBroker(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
         return q.HeartbeatAnswer()
 
-    async def _join(self, node_id: NodeId, address: str) -> q.LeaderAnswer:
-        member = self._driver.membership.member(node_id)
-        if member is None:
-            return await self._change_membership(AddLearner(node_id, address))
-        if member.address != address:
-            return await self._change_membership(ChangeAddress(node_id, address))
-        return q.Done()
+    def _removal(self, node_id: NodeId) -> MembershipChange:
+        """A broker must hear of every change, so it leaves the quorum only when it is unregistered."""
+        return DemoteVoter(node_id) if node_id in self._store.image.brokers else RemoveMember(node_id)
 
     async def _change_membership(self, change: MembershipChange) -> q.LeaderAnswer:
         try:
@@ -217,7 +216,7 @@ class Leadership:
             (outcome,) = (await self._active.submit([command])).outcomes
         except (NotQuorumLeader, OutcomeUnknown):
             return
-        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.STALE_BROKER_EPOCH:
+        if isinstance(outcome, KafkaError) and outcome.code not in _OVERTAKEN:
             logger.error("controller command refused command=%s error=%s", command, outcome)
 
     def _watch_sessions(self) -> None:
@@ -253,6 +252,10 @@ class Leadership:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
+        if delta.changed_brokers:
+            self._upkeep.look()
 
     def _now_ms(self) -> int:
         return round(self._loop.time() * 1000)

@@ -14,9 +14,9 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.quorum.automatic_balance import AutomaticBalance, BalanceConfig
 from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
-from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
+from quorate.broker.quorum.leader_calls import LeaderCalls
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
-from quorate.broker.quorum.leader_requests import Join, LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
+from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
 from quorate.broker.quorum.leadership import Leadership, Predecessor
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
@@ -41,7 +41,6 @@ from quorate.transport.peers import Peers
 
 logger = logging.getLogger(__name__)
 
-_JOIN_RETRY_S = 0.2
 #: The first bytes of requests that are not for the quorum leader. No msgpack map, as those are, begins with them.
 _REPLICA_FETCH = b"\x01"
 _KAFKA_REQUEST = b"\x02"
@@ -97,7 +96,6 @@ class Quorum:
         self._requests: RequestServer | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
-        self._joining: asyncio.Task[None] | None = None
         loop, random = environment.loop, environment.random
         self.peers: Peers | None = None
         if config.peer_listen is not None:
@@ -145,8 +143,6 @@ class Quorum:
             except OSError as error:
                 raise QuorateError(f"cannot listen for peers on {listen}: {error.strerror or error}") from None
         self.driver.start()
-        if self._is_outsider():
-            self._joining = self._environment.loop.create_task(self._join())
 
     async def hand_over(self, timeout_ms: float) -> None:
         """Before a stop: have another voter lead, so that the cluster does not have to find out and elect one."""
@@ -170,8 +166,6 @@ class Quorum:
         return sorted(present, key=lambda node_id: (-ends.get(node_id, 0), node_id))
 
     async def stop(self) -> None:
-        if self._joining is not None:
-            self._joining.cancel()
         self.balance.stop()
         self._leadership.stop()
         await self.driver.stop()
@@ -353,18 +347,3 @@ class Quorum:
     def _update_peers(self) -> None:
         if self.peers is not None:
             self.peers.set_peers(self._addresses())
-
-    def _is_outsider(self) -> bool:
-        """Its own log alone does not make a node a member: a leader that lost its place may have been the only other
-        one to have the entry, and the next one does not know of it."""
-        return self.driver.committed_membership.member(self._id) is None
-
-    async def _join(self) -> None:
-        """Ask to follow the metadata log, until the log itself says that this node may."""
-        address = self._config.peer_advertised or self._config.peer_listen
-        while self._is_outsider():
-            try:
-                await self.ask(Join(node_id=self._id, address=str(address)), timeout_ms=5_000)
-            except NoQuorum:
-                logger.info("waiting to join the cluster node=%s", self._id)
-            await asyncio.sleep(_JOIN_RETRY_S)

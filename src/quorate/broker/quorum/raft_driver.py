@@ -92,10 +92,6 @@ class RaftDriver:
     def membership(self) -> Membership:
         return self._raft.membership
 
-    @property
-    def committed_membership(self) -> Membership:
-        return self._raft.committed_membership
-
     def log_end_offsets(self) -> dict[NodeId, Offset]:
         """How far the leader knows each other member to have the log; nothing where this node does not lead."""
         return self._raft.match_end_offsets()

@@ -135,8 +135,14 @@ class LeadingNode:
     def live(self) -> list[int]:
         return sorted(broker.node_id for broker in self.store.image.live_brokers)
 
-    async def register(self, node_id: int) -> BrokerEpoch:
-        command = c.RegisterBroker(node_id=NodeId(node_id), host="host", port=9092, incarnation=self.new_uuid())
+    async def register(self, node_id: int, peer_address: str = "") -> BrokerEpoch:
+        command = c.RegisterBroker(
+            node_id=NodeId(node_id),
+            host="host",
+            port=9092,
+            incarnation=self.new_uuid(),
+            peer_address=peer_address,
+        )
         epoch = (await self.store.submit_one(command)).broker_epoch
         assert epoch is not None
         return epoch

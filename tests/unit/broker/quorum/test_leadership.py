@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -10,6 +11,7 @@ from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import encode_commands
 from quorate.metadata.image import PartitionState
+from quorate.raft.membership import Member
 from tests.simulation.world.world import World
 from tests.unit.broker.quorum.leading_node import SESSION_TIMEOUT_S, LeadingNode
 from tests.unit.broker.quorum.quorum_disk import new_disk
@@ -237,13 +239,72 @@ def test_a_leader_that_loses_the_quorum_lets_no_broker_stop() -> None:
     run(scenario)
 
 
-def test_a_joining_node_is_added_once_and_its_new_address_is_taken_over() -> None:
+def test_a_broker_that_is_gone_while_it_is_unregistered_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(node: LeadingNode) -> None:
+        await node.bring_up(2)
+        node.executor.is_held = True
+        unregistering = asyncio.ensure_future(node.store.submit_one(c.UnregisterBroker(node_id=NodeId(2))))
+        await node.pass_time(0.01)
+        node.leadership.broker_gone(NodeId(2))
+        await node.pass_time(0.01)
+        node.executor.is_held = False
+        node.executor.work()
+        await unregistering
+        await node.pass_time(0.01)
+        assert NodeId(2) not in node.store.image.brokers
+
+    run(scenario)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+def test_a_leader_that_may_have_been_deposed_dismisses_nobody() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        assert (await node.beat(9, epoch=1)).is_removed
+        await node.driver.stop()  # As if the quorum did not answer: it may know of the broker by now.
+        with pytest.raises(NotQuorumLeader):
+            await node.beat(9, epoch=1)
+
+    run(scenario)
+
+
+def test_a_broker_follows_the_log_from_its_registration_on_where_it_says_it_is() -> None:
     async def scenario(node: LeadingNode) -> None:
         for address in ("host:1", "host:1", "host:2"):
-            assert await node.leadership.answer(q.Join(node_id=NodeId(5), address=address)) == q.Done()
-        member = node.driver.membership.member(NodeId(5))
-        assert member is not None
-        assert (member.address, member.is_voter) == ("host:2", False)
+            await node.register(5, address)
+            await node.pass_time(0.01)
+            assert node.driver.membership.member(NodeId(5)) == Member(NodeId(5), address, is_voter=False)
+
+    run(scenario)
+
+
+def test_a_new_leader_takes_in_a_broker_that_its_predecessor_did_not_get_to() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        node.store.subscribe(lambda image, delta: node.leadership.end())  # As soon as the broker is known.
+        await node.register(5, "host:1")
+        await node.pass_time(0.01)
+        assert node.driver.membership.member(NodeId(5)) is None
+
+        node.lose_and_regain_leadership()
+        await node.pass_time(0.01)
+
+        assert node.driver.membership.member(NodeId(5)) is not None
+
+    run(scenario)
+
+
+def test_a_broker_leaves_the_quorum_only_when_it_is_unregistered() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        await node.register(5, "host:5")
+        await node.register(6, "host:6")
+        await node.pass_time(0.01)
+        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.Refused(reason="not a voter")
+        assert sorted(node.driver.membership.node_ids) == [1, 5, 6]
+
+        await node.store.submit_one(c.UnregisterBroker(node_id=NodeId(5)))
+        await node.pass_time(0.01)
+
+        assert sorted(node.driver.membership.node_ids) == [1, 6]
+        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.Refused(reason="not a member")
 
     run(scenario)
 
