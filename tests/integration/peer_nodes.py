@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peer_frames import FrameKind, encode_frame
 from quorate.transport.peer_hello import Hello, decode_hello, encode_hello
@@ -19,14 +19,24 @@ class Node:
     """A node of one test: its peer transport, and all that its handler was told."""
 
     def __init__(
-        self, node_id: int, *, cluster_id: str = CLUSTER, incarnation: int = 1, config: PeerConfig | None = None
+        self,
+        node_id: int,
+        *,
+        cluster_id: str = CLUSTER,
+        incarnation: int = 1,
+        directory_id: DirectoryId = NO_DIRECTORY,
+        config: PeerConfig | None = None,
     ) -> None:
         self.node_id = NodeId(node_id)
         self.messages: list[tuple[int, bytes]] = []
         self.events: list[tuple[object, ...]] = []
         self.unanswered: list[asyncio.Future[bytes]] = []
         self._changed = asyncio.Event()
-        identity = PeerIdentity(node_id=self.node_id, cluster_id=cluster_id, incarnation=incarnation)
+        #: By which the cluster knows other nodes.
+        self.directories: dict[NodeId, DirectoryId] = {}
+        identity = PeerIdentity(
+            node_id=self.node_id, cluster_id=cluster_id, incarnation=incarnation, directory_id=directory_id
+        )
         loop = asyncio.get_running_loop()
         self.peers = Peers(loop, Random(node_id), identity, config or PeerConfig(), self)
 
@@ -46,6 +56,9 @@ class Node:
 
     async def until_connected(self, other: int) -> None:
         await self.until(lambda: self.peers.is_connected(NodeId(other)), f"a link to {other}")
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        return self.directories.get(node_id, NO_DIRECTORY)
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         self.messages.append((sender, bytes(payload)))
@@ -136,6 +149,7 @@ def new_hello(node_id: int, target_id: int, cluster_id: str = CLUSTER) -> Hello:
         node_id=NodeId(node_id),
         target_id=NodeId(target_id),
         incarnation=1,
+        directory_id=NO_DIRECTORY,
         address=Address(host=LOOPBACK, port=1),
     )
 

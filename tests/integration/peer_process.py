@@ -5,13 +5,16 @@ import sys
 from collections.abc import Awaitable
 from random import Random
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers import Peers
 
 
 class Answering:
     """Answers each request with its own payload, but never those that start with ``hang``."""
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        return NO_DIRECTORY
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         pass
@@ -30,7 +33,7 @@ class Answering:
 
 
 async def serve(node_id: NodeId, cluster_id: str) -> None:
-    identity = PeerIdentity(node_id=node_id, cluster_id=cluster_id, incarnation=1)
+    identity = PeerIdentity(node_id=node_id, cluster_id=cluster_id, incarnation=1, directory_id=NO_DIRECTORY)
     peers = Peers(asyncio.get_running_loop(), Random(1), identity, PeerConfig(), Answering())
     await peers.start("127.0.0.1", 0)
     print(peers.port, flush=True)

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.transport.peer_config import Address, PeerConfig
 from quorate.transport.peer_errors import PeerUnreachable
 from quorate.transport.peer_frames import FrameKind, encode_frame
@@ -66,6 +67,46 @@ def test_stranger_is_refused_and_the_refusal_logged_once(
     assert [reason in record.getMessage() for record in caplog.records] == [True, True]
 
 
+def test_a_node_that_lost_its_data_folder_talks_to_nobody_until_it_is_forgotten() -> None:
+    async def scenario() -> None:
+        retry_fast = PeerConfig(reconnect_backoff_min_ms=1, reconnect_backoff_max_ms=2)
+        had, has = DirectoryId(UUID(int=1)), DirectoryId(UUID(int=2))
+        a, emptied = Node(A, config=retry_fast), Node(B, config=retry_fast, directory_id=has)
+        a.directories[B] = had
+        async with running(a, emptied, linked=False):
+            a.peers.set_peers({B: emptied.address})
+            emptied.peers.set_peers({A: a.address})
+            await asyncio.sleep(0.5)
+            assert a.events == []
+            assert not a.peers.is_connected(B)
+            assert not emptied.peers.is_connected(A)
+
+            del a.directories[B]
+            await a.until_connected(B)
+            await emptied.until_connected(A)
+
+    run(scenario())
+
+
+def test_a_node_whose_data_folder_turns_out_to_be_another_is_cut_off() -> None:
+    async def scenario() -> None:
+        had, has = DirectoryId(UUID(int=1)), DirectoryId(UUID(int=2))
+        a, emptied = Node(A), Node(B, directory_id=has)
+        async with running(a, emptied):
+            a.peers.drop_strangers()
+            assert a.peers.is_connected(B)
+
+            a.directories[B] = had
+            a.peers.drop_strangers()
+            assert not a.peers.is_connected(B)
+            await emptied.until(lambda: not emptied.peers.is_connected(A), "the link to end")
+            await asyncio.sleep(0.5)
+            assert not a.peers.is_connected(B)
+            assert not emptied.peers.is_connected(A)
+
+    run(scenario())
+
+
 def test_refused_node_is_told_why() -> None:
     async def scenario() -> None:
         a = Node(A)
@@ -91,7 +132,7 @@ def test_refused_node_is_told_why() -> None:
         pytest.param((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), id="oversize"),
         pytest.param(b"\xff" * 64, id="garbage"),
         pytest.param(b"".join(encode_frame(FrameKind.MESSAGE, [b"no hello"])), id="no hello"),
-        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x02\xc1"])), id="malformed hello"),
+        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x03\xc1"])), id="malformed hello"),
     ],
 )
 def test_what_is_no_peer_is_cut_off_and_disturbs_nobody(opening: bytes) -> None:

@@ -1,5 +1,6 @@
-"""Nodes that lose their vote or their place: what they still hear, and how they come back."""
+"""Nodes that lose their vote, their place or their disk: what they still hear, and how they come back."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,3 +93,26 @@ def test_a_removed_voter_that_starts_again_joins_again(cluster: QuorateCluster) 
 
     assert not quorum(cluster).members[LEAVING].is_voter
     eventually(lambda: hears_of(cluster, LEAVING, "later"), "the node to hear of what it missed")
+
+
+def test_a_node_that_lost_its_disk_is_kept_out_until_it_was_removed(cluster: QuorateCluster) -> None:
+    create(cluster, "orders")
+    cluster.kill([LEAVING])
+    shutil.rmtree(cluster.nodes[LEAVING].data_dir)
+
+    lost = cluster.nodes[LEAVING]
+    lost.launch()
+    refused = lost.process.wait_for_output(
+        lambda out: next((line for line in out.splitlines() if "does not have the data folder" in line), None),
+        "its refusal",
+        30,
+    )
+    assert "remove it from the cluster" in refused
+    create(cluster, "meanwhile")  # The others go on.
+    assert quorum(cluster).members[LEAVING].is_voter
+
+    remove(cluster, LEAVING)
+
+    lost.wait_until_ready()
+    assert not quorum(cluster).members[LEAVING].is_voter
+    eventually(lambda: hears_of(cluster, LEAVING, "meanwhile"), "the node to hear of what it missed")

@@ -25,7 +25,7 @@ from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quorum.automatic_balance import BalanceConfig
-from quorate.broker.quorum.identity import settle_cluster_id
+from quorate.broker.quorum.identity import settle_identity
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.broker.quorum.raft_storage import RaftStorage
@@ -51,6 +51,7 @@ from quorate.metadata.image_difference import difference
 from quorate.metadata.placement import LeaderPlacement
 from quorate.replication.leader import ReplicationConfig
 from quorate.storage.closing import DELETED_SUFFIX
+from quorate.transport.peer_config import PeerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class Node:
     async def start(self, advertised: Address) -> None:
         """Take part in the cluster, bring back what is on the disk, and be ready for requests."""
         self._make_data_dir()
+        config = self.config
+        self._identity = settle_identity(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
         self._remove_deleted_logs()
         self.metadata = QuorumMetadataStore(self.loop, self.new_uuid)
         self.quorum = self._make_quorum()
@@ -121,11 +124,14 @@ class Node:
 
     def _make_quorum(self) -> Quorum:
         config = self.config
-        cluster_id = settle_cluster_id(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
         return Quorum(
             config,
-            cluster_id=cluster_id,
-            incarnation=self.incarnation.int >> 65,
+            identity=PeerIdentity(
+                node_id=config.node_id,
+                cluster_id=self._identity.cluster_id,
+                incarnation=self.incarnation.int >> 65,
+                directory_id=self._identity.directory_id,
+            ),
             controller=Controller(self.view, self.new_uuid, config.leader_placement),
             storage=RaftStorage(self.disk, config.data_dir, self.clock),
             store=self.metadata,
@@ -155,6 +161,7 @@ class Node:
                 rack=config.rack,
                 peer_address=str(config.peer_advertised or config.peer_listen or ""),
                 incarnation=self.incarnation,
+                directory_id=self._identity.directory_id,
                 heartbeat_interval_ms=self.int_config("broker.heartbeat.interval.ms"),
             ),
             self.metadata,

@@ -20,9 +20,17 @@ ProducerEpoch = NewType("ProducerEpoch", int)
 TransactionalId = NewType("TransactionalId", str)
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
+#: Of a node's data folder, chosen when that was made: shows whether a node still has what it has acknowledged.
+DirectoryId = NewType("DirectoryId", UUID)
 
 NO_NODE = NodeId(-1)
 NO_TOPIC_ID = TopicId(UUID(int=0))
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)
+NO_DIRECTORY = DirectoryId(UUID(int=0))
+
+
+def is_same_directory(one: DirectoryId, other: DirectoryId) -> bool:
+    """Whether two ids may be of the same data folder: as far as anybody knows, where one is not known."""
+    return one == other or NO_DIRECTORY in (one, other)

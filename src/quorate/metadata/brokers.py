@@ -4,7 +4,7 @@ Each decision holds, in one batch, what becomes of every partition that the brok
 """
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ids import BrokerEpoch, NodeId, is_same_directory
 from quorate.metadata import commands as c
 from quorate.metadata import records as r
 from quorate.metadata.decisions import Decision
@@ -19,6 +19,12 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
     preferred as leaders, and where there are none the new epoch keeps its old offsets apart from those that follow.
     """
     existing = image.brokers.get(command.node_id)
+    if existing is not None and not is_same_directory(existing.directory_id, command.directory_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"Broker {command.node_id} does not have the data folder that it had: what it has acknowledged is lost. "
+            f"Remove it from the cluster for good before it starts anew.",
+        )
     if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
         return Decision(broker_epoch=existing.broker_epoch)
     elections = Elections(image, rules)
@@ -32,6 +38,7 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
         port=command.port,
         rack=command.rack,
         incarnation=command.incarnation,
+        directory_id=command.directory_id,
         peer_address=command.peer_address,
         fenced=command.fenced,
     )

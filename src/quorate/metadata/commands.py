@@ -10,7 +10,17 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, GroupId, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
 from quorate.metadata.quota_entities import QuotaEntityPart
 from quorate.metadata.records import NO_INCARNATION
 
@@ -121,6 +131,8 @@ class RegisterBroker(TaggedCommand, frozen=True, kw_only=True):
     rack: str | None = None
     #: Chosen at random by each start of the process.
     incarnation: UUID = NO_INCARNATION
+    #: Chosen at random when the data folder was made.
+    directory_id: DirectoryId = NO_DIRECTORY
     peer_address: str = ""
     #: A node that is a cluster by itself has nothing to catch up with and starts in one step, unfenced.
     fenced: bool = True

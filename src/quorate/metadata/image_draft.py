@@ -164,6 +164,7 @@ class ImageDraft:
             port=record.port,
             rack=record.rack,
             incarnation=record.incarnation,
+            directory_id=record.directory_id,
             peer_address=record.peer_address,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,

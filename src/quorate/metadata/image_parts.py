@@ -6,7 +6,17 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import NO_NODE, BrokerEpoch, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    NO_NODE,
+    BrokerEpoch,
+    DirectoryId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
 from quorate.metadata.records import NO_INCARNATION
 
 
@@ -19,6 +29,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None = None
     #: Chosen by the process when it starts, so that a repeated registration is known as such.
     incarnation: UUID = NO_INCARNATION
+    directory_id: DirectoryId = NO_DIRECTORY
     #: Where other nodes reach it, as host:port.
     peer_address: str = ""
     #: Leads nothing and is in no in-sync set, save where it is the last member.

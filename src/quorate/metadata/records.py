@@ -8,7 +8,18 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, GroupId, LeaderEpoch, NodeId, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 from quorate.metadata.quota_entities import QuotaEntity
 
 #: Of a broker that was registered without naming its start: two such registrations are never the same one.
@@ -32,6 +43,7 @@ class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-re
     port: int
     rack: str | None = None
     incarnation: UUID = NO_INCARNATION
+    directory_id: DirectoryId = NO_DIRECTORY
     peer_address: str = ""
     fenced: bool = False
     in_controlled_shutdown: bool = False

@@ -48,6 +48,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
             port=broker.port,
             rack=broker.rack,
             incarnation=broker.incarnation,
+            directory_id=broker.directory_id,
             peer_address=broker.peer_address,
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,

@@ -39,6 +39,11 @@ class RaftLog:
         return self._memberships.current
 
     @property
+    def committed_membership(self) -> Membership:
+        """The latest that no other can take the place of but by a change."""
+        return self._memberships.at(self.high_watermark)
+
+    @property
     def has_uncommitted_membership(self) -> bool:
         return self._memberships.current_offset >= self.high_watermark
 

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
-from quorate.kernel.ids import NodeId, Offset
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, is_same_directory
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
     node_id: NodeId
     address: str  # Of its peer listener; opaque here.
     is_voter: bool
+    # The data folder whose votes and acknowledgements count. First voters are members before anybody knows theirs.
+    directory_id: DirectoryId = NO_DIRECTORY
 
 
 class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
@@ -66,6 +69,7 @@ def decode_membership(payload: bytes) -> Membership:
 class AddLearner(msgspec.Struct, frozen=True):
     node_id: NodeId
     address: str
+    directory_id: DirectoryId = NO_DIRECTORY
 
 
 class PromoteLearner(msgspec.Struct, frozen=True):
@@ -82,12 +86,15 @@ class RemoveMember(msgspec.Struct, frozen=True):
     node_id: NodeId
 
 
-class ChangeAddress(msgspec.Struct, frozen=True):
+class UpdateMember(msgspec.Struct, frozen=True):
+    """It has moved, or its data folder is known now. With another folder it would be another member."""
+
     node_id: NodeId
     address: str
+    directory_id: DirectoryId = NO_DIRECTORY
 
 
-MembershipChange = AddLearner | PromoteLearner | DemoteVoter | RemoveMember | ChangeAddress
+MembershipChange = AddLearner | PromoteLearner | DemoteVoter | RemoveMember | UpdateMember
 
 
 class ChangeRefusal(enum.StrEnum):
@@ -98,6 +105,7 @@ class ChangeRefusal(enum.StrEnum):
     NOT_A_LEARNER = "not a learner"
     NOT_A_VOTER = "not a voter"
     LAST_VOTER = "the last voter cannot leave"
+    OTHER_DIRECTORY = "another data folder"
     NO_CHANGE = "nothing would change"
 
 
@@ -106,24 +114,33 @@ def changed_membership(membership: Membership, change: MembershipChange) -> Memb
     if isinstance(change, AddLearner):
         if member is not None:
             return ChangeRefusal.ALREADY_A_MEMBER
-        return membership.replacing(Member(change.node_id, change.address, is_voter=False))
+        return membership.replacing(
+            Member(change.node_id, change.address, is_voter=False, directory_id=change.directory_id)
+        )
     if member is None:
         return ChangeRefusal.NOT_A_MEMBER
     if isinstance(change, PromoteLearner):
         if member.is_voter:
             return ChangeRefusal.NOT_A_LEARNER
-        return membership.replacing(Member(member.node_id, member.address, is_voter=True))
-    if isinstance(change, ChangeAddress):
-        if member.address == change.address:
-            return ChangeRefusal.NO_CHANGE
-        return membership.replacing(Member(member.node_id, change.address, member.is_voter))
+        return membership.replacing(replace(member, is_voter=True))
+    if isinstance(change, UpdateMember):
+        updated = updated_member(member, change)
+        return updated if isinstance(updated, ChangeRefusal) else membership.replacing(updated)
     if isinstance(change, DemoteVoter) and not member.is_voter:
         return ChangeRefusal.NOT_A_VOTER
     if membership.voters == {change.node_id}:
         return ChangeRefusal.LAST_VOTER
     if isinstance(change, DemoteVoter):
-        return membership.replacing(Member(member.node_id, member.address, is_voter=False))
+        return membership.replacing(replace(member, is_voter=False))
     return membership.without(change.node_id)
+
+
+def updated_member(member: Member, update: UpdateMember) -> Member | ChangeRefusal:
+    if not is_same_directory(member.directory_id, update.directory_id):
+        return ChangeRefusal.OTHER_DIRECTORY
+    directory_id = member.directory_id if update.directory_id == NO_DIRECTORY else update.directory_id
+    updated = replace(member, address=update.address, directory_id=directory_id)
+    return ChangeRefusal.NO_CHANGE if updated == member else updated
 
 
 class MembershipHistory:

@@ -8,7 +8,7 @@ meanwhile.
 from collections.abc import Sequence
 from typing import assert_never
 
-from quorate.kernel.ids import NodeId, Offset
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset
 from quorate.raft.candidate import Candidate
 from quorate.raft.config import RaftConfig
 from quorate.raft.entries import Entry, HardState, InvariantBroken, Snapshot, SnapshotMeta
@@ -85,6 +85,18 @@ class RaftNode:
     def membership(self) -> Membership:
         """The latest in the log, committed or not."""
         return self._state.log.membership
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """The data folder that a node must have to be talked to; ``NO_DIRECTORY`` where any will do.
+
+        The latest membership says so. A leader goes on with one that it removes until that is committed, as if it had
+        what it has acknowledged.
+        """
+        log = self._state.log
+        member = log.membership.member(node_id)
+        if member is None and isinstance(self._role, Leader):
+            member = log.committed_membership.member(node_id)
+        return NO_DIRECTORY if member is None else member.directory_id
 
     @property
     def log_end_offset(self) -> Offset:

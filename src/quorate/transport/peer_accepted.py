@@ -15,7 +15,7 @@ from quorate.transport.peer_frames import (
     payload_parts,
     split_correlation_id,
 )
-from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection, objection
+from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
 
@@ -43,10 +43,16 @@ class AcceptedConnection:
         self._owner = owner
         #: Not a set, whose order differs from run to run.
         self._requests: dict[asyncio.Future[Payload], None] = {}
+        self._hello: Hello | None = None
         #: Who dialled; None until it has introduced itself.
         self.peer_id: NodeId | None = None
         self.remote_host = ""
         self.closed: asyncio.Future[str] = local.loop.create_future()
+
+    def drop_stranger(self) -> None:
+        """End the connection where the peer would not be let in now."""
+        if self._hello is not None and (rejection := self._local.objection(self._hello)) is not None:
+            self.abort(rejection.reason)
 
     def end(self, reason: str) -> None:
         self._stream.end(reason)
@@ -89,11 +95,12 @@ class AcceptedConnection:
         if isinstance(hello, Rejection):
             self._refuse(None, hello)
             return
-        rejection = objection(hello, self._local.identity)
+        rejection = self._local.objection(hello)
         if rejection is not None:
             self._refuse(hello.node_id, rejection)
             return
         self._stream.admit()
+        self._hello = hello
         self.peer_id = hello.node_id
         self._stream.send(encode_frame(FrameKind.HELLO, (encode_hello(self._local.hello_to(hello.node_id)),)))
         self._owner.peer_introduced(self, hello)

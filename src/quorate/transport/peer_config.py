@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.kernel.address import Address
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import DirectoryId, NodeId
 
 __all__ = ["Address", "PeerConfig", "PeerIdentity"]
 
@@ -13,6 +13,7 @@ class PeerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     #: A new number for each start of the process: tells a restart from a connection that was only reset.
     incarnation: int
+    directory_id: DirectoryId
 
 
 class PeerConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from quorate.transport.peer_frames import (
     payload_parts,
     split_correlation_id,
 )
-from quorate.transport.peer_hello import Hello, Rejection, decode_hello, decode_rejection, encode_hello, objection
+from quorate.transport.peer_hello import Hello, Rejection, decode_hello, decode_rejection, encode_hello
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
 
@@ -75,6 +75,12 @@ class DialledConnection:
         finally:
             timer.cancel()
             self._requests.pop(correlation_id, None)
+
+    def drop_stranger(self) -> None:
+        """End the connection where the peer would not be let in now."""
+        hello = self.introduced.result() if self._is_up else None
+        if isinstance(hello, Hello) and (rejection := self._local.objection(hello, self._peer_id)) is not None:
+            self.abort(rejection.reason)
 
     def end(self, reason: str) -> None:
         self._is_up = False
@@ -146,7 +152,7 @@ class DialledConnection:
         if kind is not FrameKind.HELLO:
             raise PeerProtocolError(f"{kind.name} in place of a hello")
         hello = decode_hello(body)
-        rejection = hello if isinstance(hello, Rejection) else objection(hello, self._local.identity, self._peer_id)
+        rejection = hello if isinstance(hello, Rejection) else self._local.objection(hello, self._peer_id)
         if rejection is not None:
             self.introduced.set_result(rejection)
             self._stream.end(rejection.reason)

@@ -3,13 +3,17 @@
 from collections.abc import Awaitable
 from typing import Protocol
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.transport.peer_config import Address
 from quorate.transport.peer_frames import Payload
 
 
 class PeerHandler(Protocol):
     """Called on the loop, in the order of events; must not block."""
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """The data folder that the cluster knows the peer by, or ``NO_DIRECTORY``."""
+        ...
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         """Take a message. The view is only valid until this call returns."""

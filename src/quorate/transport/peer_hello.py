@@ -9,11 +9,11 @@ from struct import Struct
 
 import msgspec
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, is_same_directory
 from quorate.transport.peer_config import Address, PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 #: Nothing larger is read from an end that has not introduced itself.
 MAX_HELLO_BYTES = 4096
 
@@ -26,6 +26,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     #: Whom the sender believes to be talking to: a stale address must not make one node pass for another.
     target_id: NodeId
     incarnation: int
+    directory_id: DirectoryId
     #: Where the sender listens for its peers.
     address: Address
 
@@ -35,6 +36,7 @@ class RejectReason(StrEnum):
     WRONG_CLUSTER = "wrong-cluster"
     WRONG_TARGET = "wrong-target"
     SAME_NODE_ID = "same-node-id"
+    OTHER_DIRECTORY = "other-directory"
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +75,14 @@ def decode_rejection(body: memoryview) -> Rejection:
         raise PeerProtocolError(f"malformed rejection: {error}") from None
 
 
-def objection(hello: Hello, me: PeerIdentity, expected: NodeId | None = None) -> Rejection | None:
-    """Why this node does not talk to the sender; ``expected`` is whom it has dialled."""
+def objection(
+    hello: Hello, me: PeerIdentity, expected: NodeId | None = None, known_directory: DirectoryId = NO_DIRECTORY
+) -> Rejection | None:
+    """Why this node does not talk to the sender; ``expected`` is whom it has dialled.
+
+    One whose data folder is another than the cluster knows must not be counted on: its votes and what it has
+    acknowledged are lost.
+    """
     if hello.cluster_id != me.cluster_id:
         return Rejection(
             reason=RejectReason.WRONG_CLUSTER,
@@ -94,5 +102,11 @@ def objection(hello: Hello, me: PeerIdentity, expected: NodeId | None = None) ->
         return Rejection(
             reason=RejectReason.WRONG_TARGET,
             message=f"node {expected} was dialled, node {hello.node_id} answered",
+        )
+    if not is_same_directory(hello.directory_id, known_directory):
+        return Rejection(
+            reason=RejectReason.OTHER_DIRECTORY,
+            message=f"node {hello.node_id} does not have the data folder that it had: "
+            f"remove it from the cluster for good, then it can join anew",
         )
     return None

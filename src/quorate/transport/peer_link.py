@@ -55,6 +55,11 @@ class PeerLink:
         self._schedule.peer_is_up()
         self._end_pause()
 
+    def drop_stranger(self) -> None:
+        """End the connection where the peer would not be let in now."""
+        if self._connection is not None:
+            self._connection.drop_stranger()
+
     def close(self, reason: str) -> DialledConnection | None:
         """Stop without a word to the handler; the connection that may still have to say its last, if there is one."""
         self._task.cancel()

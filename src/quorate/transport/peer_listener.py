@@ -42,6 +42,10 @@ class PeerListener:
             connection.end(reason)
         return connections
 
+    def drop_strangers(self) -> None:
+        for connection in list(self._by_peer.values()):
+            connection.drop_stranger()
+
     def connection_opened(self, connection: AcceptedConnection) -> None:
         self._connections[connection] = None
         if self._closed:

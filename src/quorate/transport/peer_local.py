@@ -5,7 +5,7 @@ import asyncio
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peer_handler import PeerHandler
-from quorate.transport.peer_hello import Hello
+from quorate.transport.peer_hello import Hello, Rejection, objection
 from quorate.transport.peer_refusals import RefusalLog
 
 
@@ -31,5 +31,9 @@ class LocalPeer:
             node_id=self.identity.node_id,
             target_id=node_id,
             incarnation=self.identity.incarnation,
+            directory_id=self.identity.directory_id,
             address=self.address,
         )
+
+    def objection(self, hello: Hello, expected: NodeId | None = None) -> Rejection | None:
+        return objection(hello, self.identity, expected, self.handler.directory_of(hello.node_id))

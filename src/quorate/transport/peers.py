@@ -76,6 +76,12 @@ class Peers:
         self._addresses = {node_id: at for node_id, at in addresses.items() if node_id != self._local.identity.node_id}
         self._update_links()
 
+    def drop_strangers(self) -> None:
+        """More may be known of the peers than when they introduced themselves: end what would not be let in now."""
+        self._listener.drop_strangers()
+        for link in self._links.values():
+            link.drop_stranger()
+
     def send(self, node_id: NodeId, payload: Payload) -> bool:
         """Queue a message; False if it was dropped, because there is no link or its queue is full.
 

@@ -124,6 +124,12 @@ class SimulatedCluster:
         member.is_serving = False
         member.host.power_off()
 
+    def lose_disk(self, member: Member) -> None:
+        """It is killed, and has a new disk when it starts again."""
+        self.kill(member)
+        member.host.replace_disk()
+        self._raft_checkers.disk_lost(member.node_id)
+
     async def stop(self, member: Member) -> None:
         """In good order, as on SIGTERM."""
         member.is_serving = False

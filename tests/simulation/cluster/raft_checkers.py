@@ -20,6 +20,9 @@ class RaftChecker:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
+    def disk_lost(self, node_id: NodeId) -> None:
+        """What a node had written is gone."""
+
     def restored(self, node_id: NodeId, raft: RaftNode) -> None:
         """A node has come back with what its disk kept."""
 
@@ -141,6 +144,11 @@ class Durability(RaftChecker):
         #: From where on a write that may or may not be complete changes the log.
         self._writing_from: dict[NodeId, Offset] = {}
 
+    def disk_lost(self, node_id: NodeId) -> None:
+        self._hard_states.pop(node_id, None)
+        self._terms.pop(node_id, None)
+        self._writing_from.pop(node_id, None)
+
     def restored(self, node_id: NodeId, raft: RaftNode) -> None:
         known = self._hard_states.get(node_id)
         found = HardState(raft.quorum_state.term, raft._state.voted_for)
@@ -197,6 +205,10 @@ class RaftCheckers:
             LeaderCompleteness(findings, applied.committed),
             Durability(findings),
         )
+
+    def disk_lost(self, node_id: NodeId) -> None:
+        for checker in self._checkers:
+            checker.disk_lost(node_id)
 
     def attach(self, node_id: NodeId, raft: RaftNode) -> None:
         """Look on from now on. The core is not changed, only overheard."""

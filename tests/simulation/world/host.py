@@ -45,8 +45,7 @@ class SimulatedHost:
         self.address = address
         self.lives = 0
         self.clock = HostClock(world.scheduler)
-        self.disk = SimulatedDisk(Random(f"{world.seed}/{name}/disk"))
-        self.disk.on_power_cut = self.power_off
+        self.disk = self._new_disk(f"{world.seed}/{name}/disk")
         #: Whether what was not synced before this life is gone.
         self.was_off = False
         self._world = world
@@ -118,6 +117,12 @@ class SimulatedHost:
             self._world.network.power_changed(self.address, True)
         self._begin_life()
 
+    def replace_disk(self) -> None:
+        """An empty one in its place, while the host is down."""
+        assert not self.is_alive, f"{self.name} is running"
+        self._world.trace.note(f"replace the disk of {self.name}")
+        self.disk = self._new_disk(f"{self._world.seed}/{self.name}/disk after life {self.lives}")
+
     def freeze(self) -> None:
         """As SIGSTOP: nothing of the process runs, its connections stay open."""
         if self.loop.state is LoopState.RUNNING:
@@ -141,6 +146,11 @@ class SimulatedHost:
     def went_wrong(self, message: str, error: BaseException | None) -> None:
         if not isinstance(error, PowerCutError):
             self._world.fail(self, message, error)
+
+    def _new_disk(self, seed: str) -> SimulatedDisk:
+        disk = SimulatedDisk(Random(seed))
+        disk.on_power_cut = self.power_off
+        return disk
 
     def _begin_life(self) -> None:
         self.lives += 1

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, PartitionIndex, Term, TopicName
+from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId, Offset, PartitionIndex, Term, TopicName
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.commands import (
     AlterIsr,
@@ -71,7 +71,9 @@ class Cluster:
             return error
         return None
 
-    def register(self, node: int, *, rack: str | None = None, fenced: bool = False, start: int = 0) -> Decision:
+    def register(
+        self, node: int, *, rack: str | None = None, fenced: bool = False, start: int = 0, folder: int = 0
+    ) -> Decision:
         return self.do(
             RegisterBroker(
                 node_id=NodeId(node),
@@ -79,6 +81,7 @@ class Cluster:
                 port=9092,
                 rack=rack,
                 incarnation=UUID(int=start),
+                directory_id=DirectoryId(UUID(int=folder)),
                 peer_address=f"host-{node}:9093",
                 fenced=fenced,
             )

@@ -1,9 +1,11 @@
 """Brokers that register, catch up, are lost, shut down and go for good."""
 
+from uuid import UUID
+
 import msgspec
 import pytest
 
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset
 from quorate.metadata.commands import (
     BeginControlledShutdown,
@@ -15,6 +17,7 @@ from quorate.metadata.commands import (
 )
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.records import decode_record
+from quorate.metadata.snapshot import decode_image, encode_image
 from tests.unit.metadata.cluster import Cluster
 
 SEVEN = NodeId(7)
@@ -39,6 +42,22 @@ def test_a_repeated_registration_gets_the_same_epoch_and_changes_nothing() -> No
     again = cluster.register(7, start=1)
     assert (again.broker_epoch, again.records) == (first.broker_epoch, ())
     assert cluster.register(7, start=2).broker_epoch != first.broker_epoch
+
+
+def test_a_broker_that_lost_its_data_folder_is_refused_until_it_was_removed() -> None:
+    cluster = Cluster(nodes=())
+    cluster.register(7, start=1)
+    cluster.register(7, start=2, folder=1)  # From before folders had ids, and since then.
+    with pytest.raises(KafkaError, match=r"does not have the data folder that it had") as refused:
+        cluster.register(7, start=3, folder=2)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+    cluster.register(7, start=4, folder=1)
+
+    cluster.do(UnregisterBroker(node_id=SEVEN))
+    cluster.register(7, start=5, folder=2)
+
+    assert cluster.image.brokers[SEVEN].directory_id == UUID(int=2)
+    assert decode_image(encode_image(cluster.image)).brokers == cluster.image.brokers
 
 
 def test_broker_epochs_only_grow_even_when_the_newest_broker_has_gone() -> None:

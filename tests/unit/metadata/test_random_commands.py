@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,6 +88,7 @@ plain_commands: st.SearchStrategy[c.Command] = st.one_of(
         port=st.just(1),
         rack=st.sampled_from([None, "a", "b"]),
         incarnation=st.uuids(),
+        directory_id=st.sampled_from([UUID(int=number) for number in range(3)]),
         fenced=st.booleans(),
     ),
     st.builds(c.UnregisterBroker, node_id=node_ids, even_with_replicas=st.booleans()),

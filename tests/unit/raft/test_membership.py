@@ -1,11 +1,13 @@
 """Which membership changes fit, and what a truncation or a compaction leaves of their history."""
 
+from uuid import UUID
+
+import msgspec
 import pytest
 
-from quorate.kernel.ids import NodeId, Offset
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset
 from quorate.raft.membership import (
     AddLearner,
-    ChangeAddress,
     ChangeRefusal,
     DemoteVoter,
     Member,
@@ -14,6 +16,7 @@ from quorate.raft.membership import (
     MembershipHistory,
     PromoteLearner,
     RemoveMember,
+    UpdateMember,
     changed_membership,
     decode_membership,
     encode_membership,
@@ -22,8 +25,16 @@ from quorate.raft.membership import (
 ONE, TWO, THREE, FOUR = (NodeId(number) for number in (1, 2, 3, 4))
 VOTER = Member(ONE, "one:1", is_voter=True)
 OTHER_VOTER = Member(TWO, "two:1", is_voter=True)
+FOLDER, OTHER_FOLDER = DirectoryId(UUID(int=1)), DirectoryId(UUID(int=2))
+KNOWN_VOTER = Member(ONE, "one:1", is_voter=True, directory_id=FOLDER)
 LEARNER = Member(FOUR, "four:1", is_voter=False)
 MEMBERSHIP = Membership.of([LEARNER, OTHER_VOTER, VOTER])
+
+
+def changed_for_sure(membership: Membership, change: MembershipChange) -> Membership:
+    changed = changed_membership(membership, change)
+    assert isinstance(changed, Membership)
+    return changed
 
 
 @pytest.mark.parametrize(
@@ -40,15 +51,34 @@ MEMBERSHIP = Membership.of([LEARNER, OTHER_VOTER, VOTER])
         (RemoveMember(ONE), [OTHER_VOTER, LEARNER]),
         (RemoveMember(FOUR), [VOTER, OTHER_VOTER]),
         (RemoveMember(THREE), ChangeRefusal.NOT_A_MEMBER),
-        (ChangeAddress(FOUR, "new:1"), [VOTER, OTHER_VOTER, Member(FOUR, "new:1", is_voter=False)]),
-        (ChangeAddress(FOUR, "four:1"), ChangeRefusal.NO_CHANGE),
-        (ChangeAddress(THREE, "new:1"), ChangeRefusal.NOT_A_MEMBER),
+        (UpdateMember(FOUR, "new:1"), [VOTER, OTHER_VOTER, Member(FOUR, "new:1", is_voter=False)]),
+        (UpdateMember(FOUR, "four:1"), ChangeRefusal.NO_CHANGE),
+        (UpdateMember(ONE, "one:1", FOLDER), [KNOWN_VOTER, OTHER_VOTER, LEARNER]),
+        (UpdateMember(THREE, "new:1"), ChangeRefusal.NOT_A_MEMBER),
     ],
 )
 def test_a_change_touches_one_member(change: MembershipChange, expected: list[Member] | ChangeRefusal) -> None:
     changed = changed_membership(MEMBERSHIP, change)
 
     assert (list(changed.members) if isinstance(changed, Membership) else changed) == expected
+
+
+def test_a_member_stays_the_one_with_its_data_folder_until_it_is_removed() -> None:
+    membership = Membership.of([KNOWN_VOTER, OTHER_VOTER])
+    assert changed_membership(membership, UpdateMember(ONE, "one:1", OTHER_FOLDER)) is ChangeRefusal.OTHER_DIRECTORY
+    assert changed_membership(membership, UpdateMember(ONE, "one:1")) is ChangeRefusal.NO_CHANGE
+
+    for change in (UpdateMember(ONE, "new:1"), DemoteVoter(ONE), PromoteLearner(ONE)):
+        membership = changed_for_sure(membership, change)
+        assert [member.directory_id for member in membership.members] == [FOLDER, NO_DIRECTORY]
+
+    membership = changed_for_sure(membership, RemoveMember(ONE))
+    membership = changed_for_sure(membership, AddLearner(ONE, "one:1", OTHER_FOLDER))
+    assert [member.directory_id for member in membership.members] == [OTHER_FOLDER, NO_DIRECTORY]
+
+
+def test_a_membership_from_before_data_folders_had_ids_is_read() -> None:
+    assert decode_membership(msgspec.msgpack.encode([[[1, "one:1", True]]])) == Membership.of([VOTER])
 
 
 def test_the_last_voter_cannot_leave_even_when_learners_stay() -> None:
@@ -74,7 +104,8 @@ def test_nobody_is_a_quorum_of_an_empty_membership() -> None:
 
 
 def test_a_membership_survives_its_encoding() -> None:
-    assert decode_membership(encode_membership(MEMBERSHIP)) == MEMBERSHIP
+    for membership in (MEMBERSHIP, MEMBERSHIP.replacing(KNOWN_VOTER)):
+        assert decode_membership(encode_membership(membership)) == membership
 
 
 def history() -> tuple[MembershipHistory, list[Membership]]:

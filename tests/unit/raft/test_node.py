@@ -1,9 +1,11 @@
 """The contract between a node and its shell: what a Ready holds and when, and what may never happen."""
 
+from uuid import UUID
+
 import msgspec
 import pytest
 
-from quorate.kernel.ids import NodeId, Offset, Term
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term
 from quorate.kernel.leaders import QuorumLeader
 from quorate.raft.config import RaftConfig
 from quorate.raft.entries import Entry, EntryKind, HardState, InvariantBroken, Snapshot, SnapshotMeta
@@ -17,7 +19,7 @@ from quorate.raft.events import (
     ReadIndex,
     Tick,
 )
-from quorate.raft.membership import AddLearner, Member, Membership
+from quorate.raft.membership import AddLearner, Member, Membership, MembershipChange, RemoveMember, UpdateMember
 from quorate.raft.messages import AppendAccepted, AppendRequest, Heartbeat, Message, VoteRequest, VoteResponse
 from quorate.raft.node import RaftNode
 from quorate.raft.outcomes import (
@@ -291,6 +293,20 @@ def test_membership_does_not_change_before_the_leaders_first_entry_is_applied() 
     ready = carry_out(node)[0]
 
     assert ready.finished == [Refused(1, Refusal.LEADER_NOT_READY, QuorumLeader(ONE, FIRST_TERM))]
+
+
+def test_a_leader_knows_the_data_folder_of_a_member_until_its_removal_is_committed() -> None:
+    """It still counts on what the member has, which must not be another one with an empty disk."""
+    node = leader_of_three()
+    folder = DirectoryId(UUID(int=1))
+    changes: list[MembershipChange] = [UpdateMember(THREE, "", folder), RemoveMember(THREE)]
+    for offset, change in enumerate(changes, start=2):
+        node.step(ProposeMembership(now_ms=0, change=change, ticket=offset))
+        carry_out(node)
+        assert node.directory_of(THREE) == folder
+        accept(node, TWO, offset)
+        carry_out(node)
+    assert node.directory_of(THREE) == NO_DIRECTORY
 
 
 def test_a_proposal_under_an_installed_snapshot_is_uncertain() -> None:

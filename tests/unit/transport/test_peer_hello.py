@@ -1,11 +1,13 @@
 """Who is let in, and what the others are told."""
 
+from uuid import UUID
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peer_config import Address, PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
 from quorate.transport.peer_hello import (
@@ -19,12 +21,14 @@ from quorate.transport.peer_hello import (
     objection,
 )
 
-ME = PeerIdentity(node_id=NodeId(100), cluster_id="blue", incarnation=5)
+FOLDER, NEW_FOLDER = DirectoryId(UUID(int=1)), DirectoryId(UUID(int=2))
+ME = PeerIdentity(node_id=NodeId(100), cluster_id="blue", incarnation=5, directory_id=NO_DIRECTORY)
 HELLO = Hello(
     cluster_id="blue",
     node_id=NodeId(7),
     target_id=NodeId(100),
     incarnation=2**62,
+    directory_id=FOLDER,
     address=Address(host="seven.example", port=9094),
 )
 
@@ -40,7 +44,7 @@ def test_rejection_comes_back_as_it_was() -> None:
 
 
 def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
-    answer = decode_hello(memoryview(b"\x00\x03 in a format of the future"))
+    answer = decode_hello(memoryview(b"\x00\x09 in a format of the future"))
 
     assert isinstance(answer, Rejection)
     assert answer.reason == RejectReason.UNKNOWN_VERSION
@@ -49,7 +53,7 @@ def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
 @given(st.binary(max_size=60))
 def test_garbage_is_never_a_hello(garbage: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        decode_hello(memoryview(b"\x00\x02" + garbage))
+        decode_hello(memoryview(b"\x00\x03" + garbage))
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00"])
@@ -61,6 +65,15 @@ def test_hello_without_a_version_is_refused(body: bytes) -> None:
 def test_peer_of_the_cluster_is_let_in() -> None:
     assert objection(HELLO, ME) is None
     assert objection(HELLO, ME, expected=NodeId(7)) is None
+    assert objection(HELLO, ME, known_directory=FOLDER) is None
+
+
+def test_peer_that_lost_its_data_folder_is_refused_and_told_what_helps() -> None:
+    rejection = objection(HELLO, ME, known_directory=NEW_FOLDER)
+
+    assert rejection is not None
+    assert rejection.reason == RejectReason.OTHER_DIRECTORY
+    assert "remove it from the cluster" in rejection.message
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,31 @@
-"""Who a node is, for good: its id and its cluster's, kept in ``meta.properties`` in the data folder."""
+"""Who a node is, for good: its id, its cluster's and its data folder's, kept there in ``meta.properties``."""
 
 from collections.abc import Callable
 from uuid import UUID
 
+import msgspec
+
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.metadata.cluster_ids import new_cluster_id
 
 _FILE = "meta.properties"
 
 
-def settle_cluster_id(
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    cluster_id: str
+    directory_id: DirectoryId
+
+
+def settle_identity(
     disk: Disk, data_dir: str, node_id: NodeId, configured: str | None, new_uuid: Callable[[], UUID]
-) -> str:
-    """The cluster that the data folder belongs to. A folder of another node or cluster is refused."""
+) -> Identity:
+    """What the data folder belongs to. A folder of another node or cluster is refused, a new one is marked."""
     path = f"{data_dir}/{_FILE}"
     kept = _read(disk, path)
     if kept is None:
-        new_id = configured or new_cluster_id(new_uuid())
-        disk.replace(path, f"version=1\nnode.id={node_id}\ncluster.id={new_id}\n".encode())
-        return new_id
+        return _mark(disk, path, node_id, configured or new_cluster_id(new_uuid()), new_uuid())
     kept_node_id, cluster_id = kept.get("node.id", ""), kept.get("cluster.id", "")
     if not kept_node_id or not cluster_id:
         raise QuorateError(f"{path} is damaged: it must name the node.id and the cluster.id that the folder belongs to")
@@ -28,7 +33,18 @@ def settle_cluster_id(
         raise QuorateError(f"{data_dir} holds the data of node {kept_node_id}, not of node {node_id}")
     if configured is not None and cluster_id != configured:
         raise QuorateError(f"{data_dir} belongs to the cluster {cluster_id!r}, not to {configured!r}")
-    return cluster_id
+    if "directory.id" not in kept:  # The folder is from before there were such ids.
+        return _mark(disk, path, node_id, cluster_id, new_uuid())
+    try:
+        return Identity(cluster_id=cluster_id, directory_id=DirectoryId(UUID(kept["directory.id"])))
+    except ValueError:
+        raise QuorateError(f"{path} is damaged: its directory.id is {kept['directory.id']!r}, which is no id") from None
+
+
+def _mark(disk: Disk, path: str, node_id: NodeId, cluster_id: str, directory_id: UUID) -> Identity:
+    lines = ["version=1", f"node.id={node_id}", f"cluster.id={cluster_id}", f"directory.id={directory_id}"]
+    disk.replace(path, "".join(f"{line}\n" for line in lines).encode())
+    return Identity(cluster_id=cluster_id, directory_id=DirectoryId(directory_id))
 
 
 def _read(disk: Disk, path: str) -> dict[str, str] | None:

@@ -12,7 +12,15 @@ from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.kernel.ids import NodeId
 from quorate.metadata.image import Broker, MetadataImage
-from quorate.raft.membership import AddLearner, ChangeAddress, Membership, MembershipChange, RemoveMember
+from quorate.raft.membership import (
+    AddLearner,
+    Member,
+    Membership,
+    MembershipChange,
+    RemoveMember,
+    UpdateMember,
+    updated_member,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +75,9 @@ def due_change(membership: Membership, brokers: Mapping[NodeId, Broker]) -> Memb
     for node_id, broker in brokers.items():
         member = membership.member(node_id)
         if member is None:
-            return AddLearner(node_id, broker.peer_address)
-        if member.address != broker.peer_address:
-            return ChangeAddress(node_id, broker.peer_address)
+            return AddLearner(node_id, broker.peer_address, broker.directory_id)
+        update = UpdateMember(node_id, broker.peer_address, broker.directory_id)
+        if isinstance(updated_member(member, update), Member):
+            return update
     # Voters have yet to register where a cluster is new.
     return next((RemoveMember(node_id) for node_id in sorted(membership.learners - brokers.keys())), None)

@@ -24,7 +24,7 @@ from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.clock import Clock
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.controller import Controller
 from quorate.metadata.image import Delta, MetadataImage
@@ -76,8 +76,7 @@ class Quorum:
         self,
         config: NodeConfig,
         *,
-        cluster_id: str,
-        incarnation: int,
+        identity: PeerIdentity,
         controller: Controller,
         storage: RaftStorage,
         store: QuorumMetadataStore,
@@ -99,11 +98,10 @@ class Quorum:
         loop, random = environment.loop, environment.random
         self.peers: Peers | None = None
         if config.peer_listen is not None:
-            identity = PeerIdentity(node_id=config.node_id, cluster_id=cluster_id, incarnation=incarnation)
             self.peers = Peers(loop, random, identity, PeerConfig(), self)
         self._leadership = Leadership(
             config.node_id,
-            cluster_id,
+            identity.cluster_id,
             controller,
             store,
             self.peers,
@@ -201,6 +199,10 @@ class Quorum:
         return await self.peers.request_and_read(node_id, payload, timeout_ms, read)
 
     # What peers say.
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """By the latest membership in the log, as everything about votes: the image is empty when a node starts."""
+        return self.driver.directory_of(node_id)
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         try:
@@ -347,3 +349,4 @@ class Quorum:
     def _update_peers(self) -> None:
         if self.peers is not None:
             self.peers.set_peers(self._addresses())
+            self.peers.drop_strangers()

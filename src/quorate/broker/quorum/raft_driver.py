@@ -17,7 +17,7 @@ from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_requests import Description, MemberProgress
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.clock import Clock
-from quorate.kernel.ids import NodeId, Offset, Term
+from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
 from quorate.raft import events as e
 from quorate.raft import outcomes as o
 from quorate.raft.entries import Entry, EntryKind, Snapshot
@@ -91,6 +91,10 @@ class RaftDriver:
     @property
     def membership(self) -> Membership:
         return self._raft.membership
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """The data folder that a node must have to be talked to; ``NO_DIRECTORY`` where any will do."""
+        return self._raft.directory_of(node_id)
 
     def log_end_offsets(self) -> dict[NodeId, Offset]:
         """How far the leader knows each other member to have the log; nothing where this node does not lead."""
@@ -237,7 +241,7 @@ class RaftDriver:
             self._raft.advance(ready)
             for outcome in ready.finished:
                 self._finish(outcome)
-            if any(entry.kind is EntryKind.MEMBERSHIP for entry in ready.committed) or ready.snapshot is not None:
+            if ready.snapshot is not None or any(_has_membership(part) for part in (ready.entries, ready.committed)):
                 self._on_membership(self._raft.membership)
             if ready.quorum_state is not None:
                 self._on_state(ready.quorum_state)
@@ -332,3 +336,7 @@ class RaftDriver:
 
     def _now_ms(self) -> int:
         return round(self._loop.time() * 1000)
+
+
+def _has_membership(entries: Sequence[Entry]) -> bool:
+    return any(entry.kind is EntryKind.MEMBERSHIP for entry in entries)

@@ -11,7 +11,7 @@ from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import Heartbeat, HeartbeatAnswer
 from quorate.broker.quorum.metadata import AskLeader, QuorumMetadataStore
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId
 from quorate.metadata.commands import RegisterBroker
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class RegistrationConfig(msgspec.Struct, frozen=True, kw_only=True):
     rack: str | None
     peer_address: str
     incarnation: UUID
+    directory_id: DirectoryId
     heartbeat_interval_ms: int
 
 
@@ -59,6 +60,7 @@ class BrokerRegistration:
             port=config.port,
             rack=config.rack,
             incarnation=config.incarnation,
+            directory_id=config.directory_id,
             peer_address=config.peer_address,
         )
         while True:

@@ -104,6 +104,7 @@ class DrivenNode:
         self.journal: list[str] = []
         self.sent: list[m.Message] = []
         self.states: list[QuorumState] = []
+        self.memberships: list[Membership] = []
         self.failures: list[Exception] = []
         self.executor = HeldWork()
         self.payloads = Payloads(self.journal)
@@ -130,7 +131,7 @@ class DrivenNode:
             send=self._send,
             clock=StoppedClock(),
             on_state=self.states.append,
-            on_membership=lambda _: None,
+            on_membership=self.memberships.append,
             on_failure=self.failures.append,
             entries_between_snapshots=entries_between_snapshots,
         )

@@ -9,7 +9,7 @@ from quorate.broker.quorum.leader_requests import Heartbeat, HeartbeatAnswer
 from quorate.broker.quorum.leadership import Leadership, Predecessor
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.raft_driver import RaftDriver
-from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
+from quorate.kernel.ids import NO_DIRECTORY, BrokerEpoch, DirectoryId, NodeId, Offset
 from quorate.metadata import commands as c
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import BrokerView
@@ -135,12 +135,15 @@ class LeadingNode:
     def live(self) -> list[int]:
         return sorted(broker.node_id for broker in self.store.image.live_brokers)
 
-    async def register(self, node_id: int, peer_address: str = "") -> BrokerEpoch:
+    async def register(
+        self, node_id: int, peer_address: str = "", directory_id: DirectoryId = NO_DIRECTORY
+    ) -> BrokerEpoch:
         command = c.RegisterBroker(
             node_id=NodeId(node_id),
             host="host",
             port=9092,
             incarnation=self.new_uuid(),
+            directory_id=directory_id,
             peer_address=peer_address,
         )
         epoch = (await self.store.submit_one(command)).broker_epoch

@@ -2,12 +2,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from quorate.broker.quorum import leader_requests as q
 from quorate.broker.quorum.errors import NotQuorumLeader
-from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_NODE, DirectoryId, NodeId, PartitionIndex, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import encode_commands
 from quorate.metadata.image import PartitionState
@@ -273,6 +274,26 @@ def test_a_broker_follows_the_log_from_its_registration_on_where_it_says_it_is()
             await node.register(5, address)
             await node.pass_time(0.01)
             assert node.driver.membership.member(NodeId(5)) == Member(NodeId(5), address, is_voter=False)
+
+    run(scenario)
+
+
+def test_the_membership_names_the_data_folder_of_every_broker_and_takes_no_other_for_it() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        folders = [DirectoryId(UUID(int=number)) for number in range(3)]
+        for node_id in (1, 5):  # A voter, and one that joins.
+            await node.register(node_id, f"host:{node_id}", folders[1])
+            await node.pass_time(0.01)
+            member = node.driver.membership.member(NodeId(node_id))
+            assert member == Member(NodeId(node_id), f"host:{node_id}", node_id == 1, folders[1])
+
+        await node.store.submit_one(c.UnregisterBroker(node_id=NodeId(1)))
+        await node.register(1, "host:1", folders[2])
+        await node.pass_time(0.01)
+
+        member = node.driver.membership.member(NodeId(1))
+        assert member is not None
+        assert member.directory_id == folders[1], "a voter lost its votes and is still counted"
 
     run(scenario)
 

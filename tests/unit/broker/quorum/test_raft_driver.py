@@ -8,7 +8,8 @@ from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset, Term
 from quorate.raft import messages as m
-from quorate.raft.entries import InvariantBroken, Snapshot, SnapshotMeta
+from quorate.raft.entries import Entry, EntryKind, InvariantBroken, Snapshot, SnapshotMeta
+from quorate.raft.membership import encode_membership
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.world.world import World
 from tests.unit.broker.quorum.driven_node import ME, OTHER, DrivenNode, until
@@ -32,6 +33,17 @@ def test_an_entry_is_durable_before_it_is_acknowledged_and_applied_after_it_is_c
         node.executor.work()
         await node.settle()
         assert node.journal == ["durable [0]", "sent AppendAccepted", "applied [0]"]
+
+    run(scenario)
+
+
+def test_a_membership_is_told_of_when_it_is_in_the_log_and_not_only_when_it_is_committed() -> None:
+    async def scenario(disk: SimulatedDisk) -> None:
+        node = DrivenNode(disk, voters=3)
+        node.driver.start()
+        node.follow(Entry(Offset(0), Term(1), EntryKind.MEMBERSHIP, encode_membership(MEMBERSHIP)), term=1)
+        await node.settle()
+        assert node.memberships == [MEMBERSHIP]
 
     run(scenario)
 

@@ -9,7 +9,7 @@ from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import Heartbeat, LeaderAnswer, LeaderRequest
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId, PartitionIndex
+from quorate.kernel.ids import NO_DIRECTORY, NodeId, PartitionIndex
 from quorate.metadata import commands as c
 from tests.simulation.world.world import World
 from tests.unit.broker.quorum.leading_node import SESSION_TIMEOUT_S, LeadingNode
@@ -34,6 +34,7 @@ class Broker:
             rack=None,
             peer_address="host:9093",
             incarnation=UUID(int=incarnation),
+            directory_id=NO_DIRECTORY,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_S * 1000,
         )
         self.registration = BrokerRegistration(
