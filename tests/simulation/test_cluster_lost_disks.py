@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from quorate.broker.quorum.leader_requests import Done, LeaderRequest, Remove, Submit, Submitted
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.metadata.command_codec import encode_commands
-from quorate.metadata.commands import AllocateProducerIds, Command, UnregisterBroker
+from quorate.metadata.commands import AllocateProducerIds, Command, CreateTopic, DeleteTopic, UnregisterBroker
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.shape import Shape, draw_shape
 from tests.simulation.world.world import World
@@ -92,6 +94,31 @@ def test_a_voter_that_lost_its_disk_is_kept_out_although_it_was_unregistered_as_
         await cluster.bring_up(behind)
         assert isinstance(await _ask(complete, Remove(node_id=emptied.node_id)), Done)
         await starting
+
+    shape = _shape(seed, 5_000)
+    with World(seed) as world, scaled_down(shape):
+        cluster = SimulatedCluster(world, shape)
+        world.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_node_that_lost_what_only_it_had_is_told_so_when_it_joins_anew(seed: int) -> None:
+    async def scenario() -> None:
+        other, emptied, _ = cluster.members
+        await cluster.start(cluster.members)
+        alone = {PartitionIndex(0): (emptied.node_id,)}
+        await _submit(other, CreateTopic(name=TopicName("alone"), assignments=alone))
+        cluster.lose_disk(emptied)
+        starting = asyncio.ensure_future(cluster.bring_up(emptied))
+        await _ask(other, Remove(node_id=emptied.node_id))
+        await _submit(other, UnregisterBroker(node_id=emptied.node_id, even_with_replicas=True))
+
+        with pytest.raises(QuorateError, match="alone-0, wait for what only it had"):
+            await starting
+
+        cluster.kill(emptied)
+        await _submit(other, DeleteTopic(topic_id=cluster.truth.latest.topics[TopicName("alone")].topic_id))
+        await cluster.bring_up(emptied)
 
     shape = _shape(seed, 5_000)
     with World(seed) as world, scaled_down(shape):

@@ -4,7 +4,7 @@ Each decision holds, in one batch, what becomes of every partition that the brok
 """
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import BrokerEpoch, NodeId, is_same_directory
+from quorate.kernel.ids import NO_DIRECTORY, BrokerEpoch, NodeId, is_same_directory
 from quorate.metadata import commands as c
 from quorate.metadata import records as r
 from quorate.metadata.decisions import Decision
@@ -27,6 +27,8 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
         )
     if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
         return Decision(broker_epoch=existing.broker_epoch)
+    if not is_same_directory(image.former_directories.get(command.node_id, NO_DIRECTORY), command.directory_id):
+        _check_nothing_waits_for(image, rules, command.node_id)
     elections = Elections(image, rules)
     elections.lose(command.node_id, is_back=True)
     if not command.fenced:
@@ -43,6 +45,25 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
         fenced=command.fenced,
     )
     return Decision(records=(registered, *elections.edits.records()), broker_epoch=registered.broker_epoch)
+
+
+def _check_nothing_waits_for(image: MetadataImage, rules: ElectionRules, node: NodeId) -> None:
+    """A broker that was removed and comes back with another data folder must not lead what it alone had.
+
+    The other replicas would give up what they have of it, to be equal to its empty log.
+    """
+    waiting = [
+        f"{name.topic}-{name.partition}"
+        for name, state in image.hosted_partitions(node)
+        if node in state.isr and not rules.allows_unclean(image, image.topics[name.topic])
+    ]
+    if waiting:
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"Broker {node} does not have the data folder that it had, and {len(waiting)} partition(s), such as "
+            f"{waiting[0]}, wait for what only it had: have other replicas of them elected (an unclean election), or "
+            f"delete their topics, and start it again.",
+        )
 
 
 def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision:

@@ -9,7 +9,17 @@ from types import MappingProxyType
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, GroupId, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import (
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata import records as r
 from quorate.metadata.image_draft import ImageDraft
@@ -26,6 +36,8 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
     version: Offset = Offset(0)
     cluster_id: str = ""
     brokers: Mapping[NodeId, Broker] = MappingProxyType({})
+    #: The data folder of each broker that was unregistered and has not come back since.
+    former_directories: Mapping[NodeId, DirectoryId] = MappingProxyType({})
     #: The newest broker epoch ever given, to a broker that may be gone by now: none is given twice.
     last_broker_epoch: BrokerEpoch = BrokerEpoch(0)
     topics: Mapping[TopicName, Topic] = MappingProxyType({})

@@ -29,6 +29,7 @@ class ImageDraft:
         self._next_producer_id = base.next_producer_id
         self._last_broker_epoch = base.last_broker_epoch
         self._brokers = CopyOnWrite(base.brokers)
+        self._former_directories = CopyOnWrite(base.former_directories)
         self._topics = CopyOnWrite(base.topics)
         self._topic_names = CopyOnWrite(base.topic_names)
         self._collision_keys = CopyOnWrite(base.collision_keys)
@@ -77,6 +78,7 @@ class ImageDraft:
             version=version,
             cluster_id=self._cluster_id,
             brokers=self._brokers.current,
+            former_directories=self._former_directories.current,
             last_broker_epoch=self._last_broker_epoch,
             topics=self._topics.current,
             topic_names=self._topic_names.current,
@@ -101,7 +103,7 @@ class ImageDraft:
             case r.BrokerShutdownStarted(node_id=node_id):
                 self._change_broker(node_id, in_controlled_shutdown=True)
             case r.BrokerUnregistered(node_id=node_id):
-                self._brokers.pop(node_id)
+                self._former_directories[node_id] = self._brokers.pop(node_id).directory_id
             case _:
                 assert_never(record)
 
@@ -157,6 +159,7 @@ class ImageDraft:
             self._client_quotas.discard(entity)
 
     def _register_broker(self, record: r.BrokerRegistered) -> None:
+        self._former_directories.discard(record.node_id)
         self._brokers[record.node_id] = Broker(
             node_id=record.node_id,
             broker_epoch=record.broker_epoch,

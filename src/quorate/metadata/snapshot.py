@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, Offset
+from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId, Offset
 from quorate.metadata import records as r
 from quorate.metadata.image import MetadataImage, TopicPartition
 from quorate.metadata.partition_edits import partition_record
@@ -14,6 +14,8 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: Offset
     #: Of a broker that may be gone, so that no record here tells it.
     last_broker_epoch: BrokerEpoch
+    #: The same goes for these.
+    former_directories: dict[NodeId, DirectoryId] = {}
     records: list[r.AnyRecord]
 
 
@@ -23,14 +25,19 @@ _decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 def encode_image(image: MetadataImage) -> bytes:
     return _encoder.encode(
-        _Snapshot(version=image.version, last_broker_epoch=image.last_broker_epoch, records=list(_records(image)))
+        _Snapshot(
+            version=image.version,
+            last_broker_epoch=image.last_broker_epoch,
+            former_directories=dict(image.former_directories),
+            records=list(_records(image)),
+        )
     )
 
 
 def decode_image(payload: bytes) -> MetadataImage:
     """An image equal to the one that was encoded, its indexes included."""
     snapshot = _decoder.decode(payload)
-    base = MetadataImage(last_broker_epoch=snapshot.last_broker_epoch)
+    base = MetadataImage(last_broker_epoch=snapshot.last_broker_epoch, former_directories=snapshot.former_directories)
     image, _ = base.replay(snapshot.records, snapshot.version)
     return image
 

@@ -8,8 +8,13 @@ import pytest
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset
 from quorate.metadata.commands import (
+    AlterTopicConfigs,
     BeginControlledShutdown,
     Command,
+    ConfigChange,
+    ConfigOperation,
+    ElectionKind,
+    ElectLeaders,
     FenceBroker,
     RegisterBroker,
     UnfenceBroker,
@@ -18,7 +23,7 @@ from quorate.metadata.commands import (
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.records import decode_record
 from quorate.metadata.snapshot import decode_image, encode_image
-from tests.unit.metadata.cluster import Cluster
+from tests.unit.metadata.cluster import ORDERS, Cluster
 
 SEVEN = NodeId(7)
 
@@ -58,6 +63,46 @@ def test_a_broker_that_lost_its_data_folder_is_refused_until_it_was_removed() ->
 
     assert cluster.image.brokers[SEVEN].directory_id == UUID(int=2)
     assert decode_image(encode_image(cluster.image)).brokers == cluster.image.brokers
+
+
+def without_its_only_complete_replica() -> Cluster:
+    """Broker 7 had everything of a partition, broker 100 a part, and broker 7 was removed."""
+    cluster = Cluster(nodes=())
+    for node in (7, 100):
+        cluster.register(node, folder=node)
+    cluster.create((7, 100))
+    cluster.fence(100)
+    cluster.do(UnregisterBroker(node_id=SEVEN, even_with_replicas=True))
+    cluster.unfence(100)
+    cluster.image = decode_image(encode_image(cluster.image))
+    assert (cluster.state().isr, cluster.state().leader) == ((7,), NO_NODE)
+    return cluster
+
+
+def test_a_broker_that_comes_back_without_what_only_it_had_does_not_lead_in_its_place() -> None:
+    cluster = without_its_only_complete_replica()
+    with pytest.raises(KafkaError, match=r"1 partition\(s\), such as orders-0, wait for what only it had") as refused:
+        cluster.register(7, start=2, folder=8)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+
+    cluster.do(ElectLeaders(kind=ElectionKind.UNCLEAN, partitions=None))
+    cluster.register(7, start=2, folder=8)
+
+    assert (cluster.state().isr, cluster.state().leader) == ((100,), 100)
+
+
+def test_a_broker_that_comes_back_with_what_only_it_had_leads_again() -> None:
+    cluster = without_its_only_complete_replica()
+    cluster.register(7, start=2, folder=7)
+    assert (cluster.state().isr, cluster.state().leader) == ((7,), 7)
+
+
+def test_a_topic_that_may_lose_records_waits_for_no_data_folder() -> None:
+    cluster = without_its_only_complete_replica()
+    change = ConfigChange(key="unclean.leader.election.enable", operation=ConfigOperation.SET, value="true")
+    cluster.do(AlterTopicConfigs(name=ORDERS, changes=(change,)))
+    cluster.register(7, start=2, folder=8)
+    assert cluster.state().leader in (7, 100)
 
 
 def test_broker_epochs_only_grow_even_when_the_newest_broker_has_gone() -> None:

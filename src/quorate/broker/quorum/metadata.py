@@ -48,8 +48,9 @@ class QuorumMetadataStore(MetadataStore):
     async def submit(self, commands: Sequence[c.Command], *, validate_only: bool = False) -> Outcomes:
         repeatable = [self._repeatable(command) for command in commands]
         request = Submit(commands=encode_commands(repeatable), validate_only=validate_only)
+        is_joining = any(isinstance(command, c.RegisterBroker) for command in commands)
         try:
-            outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS)
+            outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
         except (NoQuorum, TimeoutError):
             return [_timed_out() for _ in commands]
         if was_repeated:
@@ -65,13 +66,17 @@ class QuorumMetadataStore(MetadataStore):
             return False
         return True
 
-    async def _ask(self, request: Submit, timeout_ms: float) -> tuple[Outcomes, bool]:
-        """The outcomes, once the image shows them, and whether an earlier attempt may have had an effect already."""
+    async def _ask(self, request: Submit, timeout_ms: float, *, is_joining: bool = False) -> tuple[Outcomes, bool]:
+        """The outcomes, once the image shows them, and whether an earlier attempt may have had an effect already.
+
+        A broker that is refused follows no log: its image would never show anything.
+        """
         deadline = self._loop.time() + timeout_ms / 1000
         answer, was_repeated = await self._leader.ask(request, timeout_ms)
         assert isinstance(answer, Submitted)
         outcomes, version = decode_outcomes(answer.outcomes)
-        await self.reached(version, deadline - self._loop.time())
+        if not (is_joining and all(isinstance(outcome, KafkaError) for outcome in outcomes)):
+            await self.reached(version, deadline - self._loop.time())
         return outcomes, was_repeated
 
     async def reached(self, version: Offset, timeout_s: float) -> None:
