@@ -20,7 +20,9 @@ LOG_LEVEL_OPTION = "-Dquorate.log.level=info"
 class ApacheKafkaNode:
     """One broker and controller. Start it, kill it, start it again: data directory and ports stay."""
 
-    def __init__(self, node_id: int, folder: Path, heap_mb: int, jvm_options: Sequence[str]) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, heap_mb: int, jvm_options: Sequence[str], more_jars: Sequence[Path] = ()
+    ) -> None:
         self.node_id = node_id
         self.port = free_port()
         self.controller_port = free_port()
@@ -29,6 +31,7 @@ class ApacheKafkaNode:
         self._log_path = folder / f"server-{node_id}.log"
         self._heap_mb = heap_mb
         self._jvm_options = (*jvm_options, LOG_LEVEL_OPTION)
+        self._more_jars = more_jars
         self._process: ChildProcess | None = None
 
     @property
@@ -51,7 +54,11 @@ class ApacheKafkaNode:
     def launch(self) -> None:
         """Start the process without waiting: a quorum of three is ready only when two of them run."""
         command = java_command(
-            "kafka.Kafka", str(self.properties_path), heap_mb=self._heap_mb, jvm_options=self._jvm_options
+            "kafka.Kafka",
+            str(self.properties_path),
+            heap_mb=self._heap_mb,
+            jvm_options=self._jvm_options,
+            more_jars=self._more_jars,
         )
         self._process = ChildProcess(command, self._log_path)
 
@@ -88,9 +95,11 @@ class ApacheKafka:
         overrides: Mapping[str, str] | None = None,
         heap_mb: int = 512,
         jvm_options: Sequence[str] = QUICK_START_OPTIONS,
+        more_jars: Sequence[Path] = (),
     ) -> Self:
         folder = Path(tempfile.mkdtemp(prefix="quorate-apache-kafka-"))
-        cluster = cls([ApacheKafkaNode(node_id, folder, heap_mb, jvm_options) for node_id in node_ids], folder)
+        nodes = [ApacheKafkaNode(node_id, folder, heap_mb, jvm_options, more_jars) for node_id in node_ids]
+        cluster = cls(nodes, folder)
         try:
             cluster._format(overrides or {})
             for node in cluster.nodes.values():

@@ -17,6 +17,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 POM = FOLDER / "pom.xml"
+TIERED_STORAGE_POM = FOLDER / "tiered-storage-pom.xml"
 LOG4J_CONFIG = FOLDER / "log4j2.properties"
 CACHE = FOLDER.parent.parent / ".peers"
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -31,7 +32,11 @@ class PeersUnavailableError(Exception):
 
 
 def java_command(
-    main: str, *arguments: str, heap_mb: int = 256, jvm_options: Sequence[str] = QUICK_START_OPTIONS
+    main: str,
+    *arguments: str,
+    heap_mb: int = 256,
+    jvm_options: Sequence[str] = QUICK_START_OPTIONS,
+    more_jars: Sequence[Path] = (),
 ) -> list[str]:
     """The command that runs a main class, or a single ``.java`` source file, with Apache Kafka on the classpath."""
     return [
@@ -40,7 +45,7 @@ def java_command(
         *jvm_options,
         f"-Dlog4j2.configurationFile={LOG4J_CONFIG}",
         "-cp",
-        kafka_classpath(),
+        ":".join([kafka_classpath(), *map(str, more_jars)]),
         main,
         *arguments,
     ]
@@ -58,6 +63,12 @@ def kafka_version(pom: Path = POM) -> str:
 def kafka_classpath() -> str:
     """All jars, joined for ``-cp``, in an order that does not change. Fetches them when they are not there yet."""
     return ":".join(str(jar) for jar in sorted(fetch_jars().glob("*.jar")))
+
+
+def tiered_storage_jars() -> list[Path]:
+    """Beside Apache Kafka's own: a remote storage (KIP-405) that is a folder."""
+    folder = fetch_jars(TIERED_STORAGE_POM, "tiered-storage", [f"kafka.version={kafka_version()}"])
+    return sorted(folder.glob("*.jar"))
 
 
 def fetch_jars(pom: Path | None = None, peer: str = "kafka", properties: Sequence[str] = ()) -> Path:

@@ -23,7 +23,8 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset  # Last stable offset or high watermark, as the isolation level asks. The copy ends here.
     end_epoch: LeaderEpoch = NO_LEADER_EPOCH  # Of the leader that told the end; it may have followed ``leader``.
     high_watermark: Offset | None = None
-    log_bytes: int | None = None  # On one replica's disk, from the log's start to its end.
+    log_bytes: int | None = None  # On the leader's disk.
+    local_log_start_offset: Offset = Offset(0)  # Where what is on its disk begins, if later than the log (KIP-405).
     epoch_end: EpochEnd | None = None  # For ``last_leader_epoch`` of the partition in the previous manifest.
     error: str | None = None  # Why the offsets could not be learnt; then they mean nothing.
 

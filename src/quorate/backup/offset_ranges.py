@@ -59,3 +59,15 @@ def place(offset_range: OffsetRange, base_offset: Offset, last_offset: Offset) -
     if offset_range.is_last and last_offset >= offset_range.end_offset:
         return Placement.BEYOND
     return Placement.INSIDE
+
+
+def estimate_bytes(
+    span: int, *, local_bytes: int | None, local_start: int, local_end: int, assumed_bytes_per_offset: int
+) -> int:
+    """What so many offsets may hold: as much as those on the leader's disk, bytes spread evenly over offsets.
+
+    The assumption stands in where the leader does not tell, or has all of the log in tiered storage.
+    """
+    if local_bytes is None or local_start >= local_end:
+        return span * assumed_bytes_per_offset
+    return local_bytes * span // (local_end - local_start)

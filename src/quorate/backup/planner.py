@@ -10,7 +10,7 @@ import msgspec
 from quorate.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from quorate.backup.divergence import divergence_offset
 from quorate.backup.manifest import Failure, Gap, GapReason, Manifest, Mode, PartitionEntry
-from quorate.backup.offset_ranges import OffsetRange
+from quorate.backup.offset_ranges import OffsetRange, estimate_bytes
 from quorate.backup.task_packing import DEFAULT_RANGES_PER_TASK, Task, pack
 from quorate.backup.topic_selection import TopicSelection
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
@@ -178,7 +178,13 @@ def _split(
     if start >= end:
         return []
     span = end - start
-    estimated_bytes = _estimate_bytes(snapshot, span, settings)
+    estimated_bytes = estimate_bytes(
+        span,
+        local_bytes=snapshot.log_bytes,
+        local_start=max(snapshot.log_start_offset, snapshot.local_log_start_offset),
+        local_end=max(snapshot.end_offset, snapshot.high_watermark or 0),
+        assumed_bytes_per_offset=settings.assumed_bytes_per_offset,
+    )
     count = min(max(1, estimated_bytes // settings.range_bytes), span)
     cuts = [Offset(start + span * index // count) for index in range(count + 1)]
     return [
@@ -197,11 +203,3 @@ def _split(
         )
         for index in range(count)
     ]
-
-
-def _estimate_bytes(snapshot: PartitionSnapshot, span: int, settings: PlannerSettings) -> int:
-    """The log's bytes spread evenly over its offsets."""
-    if snapshot.log_bytes is None:
-        return span * settings.assumed_bytes_per_offset
-    log_end = max(snapshot.end_offset, snapshot.high_watermark or 0)
-    return snapshot.log_bytes * span // max(log_end - snapshot.log_start_offset, 1)

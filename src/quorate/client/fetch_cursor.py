@@ -43,6 +43,8 @@ class NextStep(Enum):
     ASK_LEADER = auto()
     #: The offset is not in the log: find out what is, and tell the caller.
     LOOK_UP_BOUNDS = auto()
+    #: The leader sent nothing, though the log goes on: find out where its local log starts, and ``take_emptiness``.
+    LOOK_UP_LOCAL_START = auto()
 
 
 class RetryCause(msgspec.Struct, frozen=True):
@@ -98,6 +100,10 @@ class FetchCursor:
         code = error_code(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return NextStep.LOOK_UP_BOUNDS if route.is_leader else NextStep.ASK_LEADER
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            # What brokers say whose remote storage fails, maybe for a moment. Java's consumer tries again, too.
+            failed = self.failed(f"{code.name} at offset {self.next_offset}", now_ms)
+            return failed or (NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER)
         if code is not ErrorCode.NONE:
             has_hint = answer.current_leader.leader_id >= 0
             return self.refused(code, code.name, now_ms, at_once=has_hint) or RetryCause(code)
@@ -107,6 +113,27 @@ class FetchCursor:
             return self._take_records(answer, route, alone=alone, now_ms=now_ms)
         except CorruptBatch as error:
             return self.corrupt(error)
+
+    def take_emptiness(
+        self, answer: PartitionData, route: Route, local_log_start: Offset | None, now_ms: int
+    ) -> FetchedBatches | PartitionUnavailable | None:
+        """What it means that the leader, asked alone, sent nothing; None to try again.
+
+        Offsets below its local log are read from remote storage (KIP-405). Where that takes too long, or is throttled,
+        the answer is empty and without an error. So only a leader that has the offset on its own disk is believed; one
+        that does not say where its local log starts (None) is not.
+        """
+        if local_log_start is not None and self.next_offset >= local_log_start:
+            self.is_finished = True
+            self.next_offset = self.range.end_offset
+            return self._piece(answer, route, memoryview(b""), [])
+        if local_log_start is None:
+            return self.failed(f"nothing at offset {self.next_offset}, and not told whether it is tiered", now_ms)
+        return self.failed(
+            f"offset {self.next_offset} is in tiered storage (the leader's own log starts at {local_log_start}), "
+            "from where nothing came",
+            now_ms,
+        )
 
     def failed(self, cause: str, now_ms: int, *, at_once: bool = False) -> PartitionUnavailable | None:
         """Plan another attempt; the one error where the deadline has passed."""
@@ -163,25 +190,24 @@ class FetchCursor:
 
     def _take_nothing(
         self, answer: PartitionData, data: memoryview, route: Route, *, alone: bool, now_ms: int
-    ) -> FetchedBatches | NextStep | QuorateError:
+    ) -> NextStep | QuorateError:
         if answer.preferred_read_replica >= 0 and answer.preferred_read_replica != route.node_id:
             return NextStep.FOLLOW_REPLICA
         if len(data):
             return self._ask_for_more(needed_bytes(data) or self.max_bytes * 2)
         readable_end = self._readable_end(answer)
         if readable_end >= self.range.end_offset:
-            return self._find_out_what_is_left(answer, route, alone=alone)
+            return self._find_out_what_is_left(route, alone=alone)
         # A new leader learns the high watermark a moment after its election.
         if self.failed(f"readable up to offset {readable_end} only", now_ms) is not None:
             return LogEndsEarly(self.name, self.next_offset, self.range.end_offset, readable_end)
         return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
 
-    def _find_out_what_is_left(self, answer: PartitionData, route: Route, *, alone: bool) -> FetchedBatches | NextStep:
-        """No bytes, though the log goes on: others took the room, or compaction left nothing up to the end."""
+    def _find_out_what_is_left(self, route: Route, *, alone: bool) -> NextStep:
+        """No bytes, though the log goes on: others took the room, remote storage did not answer, or compaction left
+        nothing up to the end."""
         if alone and route.is_leader:
-            self.is_finished = True
-            self.next_offset = self.range.end_offset
-            return self._piece(answer, route, memoryview(b""), [])
+            return NextStep.LOOK_UP_LOCAL_START
         self.wants_to_be_alone = True
         return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
 

@@ -38,6 +38,8 @@ class LeaderCall(msgspec.Struct, Generic[A, B, R], frozen=True, kw_only=True):
     response_type: type[R]
     build: Callable[[list[tuple[Route, A]]], Request]
     read: Callable[[R], Iterable[PartitionAnswer[B]]]
+    #: Below it brokers do not know what is asked.
+    min_version: int = 0
 
 
 def call_leaders(
@@ -127,7 +129,7 @@ class _Round(Generic[A, B, R]):
         with self._cluster.noticing_loss(routes[0].node_id):
             connection = self._cluster.connection_to(routes[0].address)
             request = self._call.build([(route, self._open[route.partition]) for route in routes])
-            version = connection.versions.choose(type(request))
+            version = connection.versions.choose(type(request), floor=self._call.min_version)
             return connection, connection.send(request, self._call.response_type, version)
 
     def _take(self, answer: PartitionAnswer[B]) -> None:

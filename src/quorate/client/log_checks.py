@@ -1,4 +1,5 @@
-"""Questions about a leader's log that a Fetch answer leaves open: was it cut back, and where does it start and end?"""
+"""Questions about a leader's log that a Fetch answer leaves open: was it cut back, where does it start and end, and
+how much of it is on the leader's own disk?"""
 
 from collections.abc import Sequence
 
@@ -6,6 +7,9 @@ from quorate.client.cluster import Cluster
 from quorate.client.errors import LogTruncated, OffsetOutOfRange
 from quorate.client.fetch_cursor import FetchCursor, Routed
 from quorate.client.offsets import Offsets
+from quorate.client.routing import Route
+from quorate.client.topic_partition import TopicPartition
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
 
 
@@ -43,3 +47,20 @@ def find_bounds(cluster: Cluster, cursor: FetchCursor) -> OffsetOutOfRange | Non
     if start <= cursor.next_offset <= end:
         return None
     return OffsetOutOfRange(cursor.name, cursor.next_offset, start, end)
+
+
+def find_local_log_start(cluster: Cluster, partition: TopicPartition, route: Route) -> Offset | None:
+    """Where the part of the log begins that is on the disk of the leader that ``route`` names (KIP-405).
+
+    Asked after its answer: within one leader epoch this offset only goes up, so what lies at or above it now lay there
+    when the answer was given. None where another leads by now, as each replica has deleted as much as it likes.
+    """
+    try:
+        start = Offsets(cluster).earliest_local([partition])[partition].offset
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        start = Offset(0)  # It is older than tiered storage.
+    now = cluster.route(partition)
+    is_same_leader = isinstance(now, Route) and (now.node_id, now.leader_epoch) == (route.node_id, route.leader_epoch)
+    return start if is_same_leader else None

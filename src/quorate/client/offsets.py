@@ -28,6 +28,9 @@ from quorate.protocol.messages.offset_for_leader_epoch import (
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+#: From here on brokers know which part of a log is on their own disks (KIP-405).
+_EARLIEST_LOCAL_VERSION: Final = 8
 _CONSUMER: Final = -1  # The replica id of somebody who is no replica.
 
 
@@ -62,6 +65,20 @@ class Offsets:
         call = self._listing(IsolationLevel.READ_UNCOMMITTED)
         return try_call_leaders(self._cluster, call, dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
+    def earliest_local(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+        """Where the part of each log starts that is on its leader's disk; what is before it is in tiered storage.
+
+        ``UNSUPPORTED_VERSION`` where a leader is too old to have any.
+        """
+        call = self._listing(IsolationLevel.READ_UNCOMMITTED, min_version=_EARLIEST_LOCAL_VERSION)
+        return call_leaders(self._cluster, call, dict.fromkeys(partitions, EARLIEST_LOCAL_TIMESTAMP))
+
+    def try_earliest_local(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | QuorateError]:
+        call = self._listing(IsolationLevel.READ_UNCOMMITTED, min_version=_EARLIEST_LOCAL_VERSION)
+        return try_call_leaders(self._cluster, call, dict.fromkeys(partitions, EARLIEST_LOCAL_TIMESTAMP))
+
     def latest(
         self, partitions: Iterable[TopicPartition], isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[TopicPartition, ListedOffset]:
@@ -92,7 +109,9 @@ class Offsets:
     ) -> dict[TopicPartition, EpochEnd | QuorateError]:
         return try_call_leaders(self._cluster, _EPOCH_CALL, epochs)
 
-    def _listing(self, isolation: IsolationLevel) -> LeaderCall[int, ListedOffset, ListOffsetsResponse]:
+    def _listing(
+        self, isolation: IsolationLevel, *, min_version: int = 0
+    ) -> LeaderCall[int, ListedOffset, ListOffsetsResponse]:
         def build(routes: list[tuple[Route, int]]) -> ListOffsetsRequest:
             topics: dict[str, list[ListOffsetsPartition]] = {}
             for route, timestamp in routes:
@@ -111,7 +130,11 @@ class Offsets:
             )
 
         return LeaderCall(
-            what="list the offsets of", response_type=ListOffsetsResponse, build=build, read=_read_listed_offsets
+            what="list the offsets of",
+            response_type=ListOffsetsResponse,
+            build=build,
+            read=_read_listed_offsets,
+            min_version=min_version,
         )
 
 

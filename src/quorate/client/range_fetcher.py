@@ -21,7 +21,7 @@ from quorate.client.fetch_requests import DIVERGING_EPOCH_VERSION, fetch_request
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed, check_batches
 from quorate.client.hints import refusal_event
 from quorate.client.isolation import IsolationLevel
-from quorate.client.log_checks import find_bounds, find_truncated
+from quorate.client.log_checks import find_bounds, find_local_log_start, find_truncated
 from quorate.client.routing import (
     PartitionRefused,
     ReadReplicaFailed,
@@ -201,32 +201,37 @@ class RangeFetcher:
         taken = cursor.take(part, route, alone=alone, now_ms=now_ms)
         match taken:
             case FetchedBatches():
-                self._cursors.remove(cursor)
-                if not cursor.is_finished:
-                    self._cursors.append(cursor)
-                return [taken] if taken.batches or taken.is_last else []
+                return self._hand_out(cursor, taken)
             case RetryCause(code):
                 event = refusal_event(now_ms, cursor.name, code, part.current_leader, answer.node_endpoints)
                 self._cluster.tell(event)
             case NextStep():
-                return self._follow(cursor, taken, part)
+                return self._follow(cursor, taken, part, route)
             case _:
                 return [self._fail(cursor, taken)]
         return []
 
-    def _follow(self, cursor: FetchCursor, step: NextStep, part: PartitionData) -> list[Outcome]:
+    def _hand_out(self, cursor: FetchCursor, fetched: FetchedBatches) -> list[Outcome]:
+        self._cursors.remove(cursor)
+        if not cursor.is_finished:
+            self._cursors.append(cursor)
+        return [fetched] if fetched.batches or fetched.is_last else []
+
+    def _follow(self, cursor: FetchCursor, step: NextStep, part: PartitionData, route: Route) -> list[Outcome]:
         match step:
             case NextStep.FOLLOW_REPLICA:
                 preferred = NodeId(part.preferred_read_replica)
                 self._cluster.tell(ReadReplicaPreferred(self._cluster.clock.now_ms(), cursor.name, preferred))
-                route = self._cluster.read_route(cursor.name)
+                nearest = self._cluster.read_route(cursor.name)
                 # A replica that is not among the live brokers cannot be asked.
-                cursor.avoids_replicas = isinstance(route, Unroutable) or route.is_leader
+                cursor.avoids_replicas = isinstance(nearest, Unroutable) or nearest.is_leader
             case NextStep.ASK_LEADER:
                 self._cluster.tell(ReadReplicaFailed(cursor.name))
                 cursor.avoids_replicas = True
             case NextStep.LOOK_UP_BOUNDS:
                 return self._out_of_range(cursor)
+            case NextStep.LOOK_UP_LOCAL_START:
+                return self._sent_nothing(cursor, part, route)
             case NextStep.TRY_AGAIN:
                 pass
         return []
@@ -239,6 +244,20 @@ class RangeFetcher:
         # Inside by now: a new leader whose high watermark lagged behind, or a log that changed in between.
         error = error or cursor.failed(f"no offset {cursor.next_offset}", self._cluster.clock.now_ms())
         return [] if error is None else [self._fail(cursor, error)]
+
+    def _sent_nothing(self, cursor: FetchCursor, part: PartitionData, route: Route) -> list[Outcome]:
+        try:
+            local_log_start = find_local_log_start(self._cluster, cursor.name, route)
+        except QuorateError as failure:
+            return [self._fail(cursor, failure)]
+        taken = cursor.take_emptiness(part, route, local_log_start, self._cluster.clock.now_ms())
+        match taken:
+            case FetchedBatches():
+                return self._hand_out(cursor, taken)
+            case None:
+                return []
+            case _:
+                return [self._fail(cursor, taken)]
 
     def _checked(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, RangeFailed):

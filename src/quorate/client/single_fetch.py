@@ -47,7 +47,7 @@ class PartitionFetch(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     diverging_epoch: DivergingEpoch | None = None
     #: Whole batches back to back, checked; from the one that holds the position on. Valid until the result is released.
-    data: memoryview = memoryview(b"")
+    data: memoryview = msgspec.field(default_factory=lambda: memoryview(b""))
     batches: Sequence[FetchedBatch] = ()
     high_watermark: Offset = Offset(-1)
     last_stable_offset: Offset = Offset(-1)

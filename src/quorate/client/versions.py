@@ -21,8 +21,8 @@ class BrokerVersions:
         self._address = address
         self._spans = spans
 
-    def choose(self, request_type: type[Request], *, ceiling: int | None = None) -> int:
-        """The highest common version, not above the ceiling. Raises ``UnsupportedApi`` where there is none."""
+    def choose(self, request_type: type[Request], *, floor: int = 0, ceiling: int | None = None) -> int:
+        """The highest common version from floor to ceiling. Raises ``UnsupportedApi`` where there is none."""
         api = find_api(request_type.API_KEY)
         assert api is not None
         if request_type.API_KEY not in self._spans:
@@ -32,9 +32,10 @@ class BrokerVersions:
         own_max = request_type.MAX_VERSION - (1 if api.latest_unstable else 0)
         if ceiling is not None:
             own_max = min(own_max, ceiling)
+        own_min = max(request_type.MIN_VERSION, floor)
         version = min(broker_max, own_max)
-        if version < max(broker_min, request_type.MIN_VERSION):
-            own_span = f"{request_type.MIN_VERSION} to {own_max}"
+        if version < max(broker_min, own_min):
+            own_span = f"{own_min} to {own_max}"
             message = f"supports {api.name} {broker_min} to {broker_max}, and {own_span} is needed"
             raise UnsupportedApi(self._address, message)
         return version

@@ -21,6 +21,7 @@ from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName
 
 _REQUESTS_IN_FLIGHT = 16
+_TIERED_CONFIG = "remote.storage.enable"
 
 
 def capture_cluster(
@@ -40,13 +41,15 @@ def capture_cluster(
     if isolation is IsolationLevel.READ_COMMITTED:
         watermarks = client.offsets.try_latest(alive)
     epochs = _last_epochs(previous, metadata, set(alive))
+    configs = _topic_configs(client, [topic.name for topic in selected if topic.error is ErrorCode.NONE])
     answers = _Answers(
         ends=ends,
         watermarks=watermarks,
         starts=client.offsets.try_earliest(alive),
         epoch_ends=client.offsets.try_epoch_ends(epochs),
         log_bytes=client.cluster.log_bytes(alive),
-        configs=_topic_configs(client, [topic.name for topic in selected if topic.error is ErrorCode.NONE]),
+        local_starts=client.offsets.try_earliest_local([name for name in alive if _is_tiered(configs.get(name.topic))]),
+        configs=configs,
     )
     names = {topic.name for topic in selected}
     return ClusterSnapshot(
@@ -108,6 +111,7 @@ class _Answers(msgspec.Struct, frozen=True, kw_only=True):
     starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
     epoch_ends: Mapping[TopicPartition, offsets.EpochEnd | QuorateError]
     log_bytes: Mapping[TopicPartition, int]
+    local_starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
     configs: Mapping[TopicName, dict[str, str] | QuorateError]
 
     def topic(self, topic: TopicMetadata) -> TopicSnapshot:
@@ -141,6 +145,7 @@ class _Answers(msgspec.Struct, frozen=True, kw_only=True):
             end_epoch=end.leader_epoch if isinstance(end, offsets.ListedOffset) else NO_LEADER_EPOCH,
             high_watermark=_offset_of(watermark),
             log_bytes=self.log_bytes.get(name),
+            local_log_start_offset=_offset_of(self.local_starts.get(name)),
             epoch_end=_epoch_end(epoch_end),
             error=error,
         )
@@ -150,6 +155,10 @@ def _offset_of(answer: offsets.ListedOffset | QuorateError | None) -> Offset:
     if answer is None or isinstance(answer, QuorateError) or answer.offset is None:
         return Offset(0)
     return answer.offset
+
+
+def _is_tiered(configs: dict[str, str] | QuorateError | None) -> bool:
+    return isinstance(configs, dict) and configs.get(_TIERED_CONFIG) == "true"
 
 
 def _epoch_end(answer: offsets.EpochEnd | QuorateError | None) -> EpochEnd | None:

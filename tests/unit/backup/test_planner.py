@@ -37,6 +37,7 @@ def partition_snapshot(
     index: int = 0,
     leader: int = 1,
     log_bytes: int | None = None,
+    local_start: int = 0,
     high_watermark: int | None = None,
     epoch_end: tuple[int, int] | None = None,
     error: str | None = None,
@@ -49,6 +50,7 @@ def partition_snapshot(
         end_offset=Offset(end),
         high_watermark=None if high_watermark is None else Offset(high_watermark),
         log_bytes=log_bytes,
+        local_log_start_offset=Offset(local_start),
         epoch_end=None
         if epoch_end is None
         else EpochEnd(leader_epoch=LeaderEpoch(epoch_end[0]), end_offset=Offset(epoch_end[1])),
@@ -192,6 +194,20 @@ def test_a_large_partition_is_split_into_ranges_of_128_to_256_mib(log_mib: int, 
     plan = plan_run(cluster(topic(partition_snapshot(end=10_000, log_bytes=log_mib * MIB))), None, ALL, Mode.SNAPSHOT)
 
     assert len(plan.topics[0].partitions[0].ranges) == count
+
+
+@pytest.mark.parametrize(
+    ("local_start", "log_mib", "estimated_mib"), [(9_000, 128, 1280), (9_999, 1, 10_000), (10_000, 0, 10)]
+)
+def test_offsets_in_tiered_storage_are_estimated_by_those_on_the_leaders_disk(
+    local_start: int, log_mib: int, estimated_mib: int
+) -> None:
+    """DescribeLogDirs tells the size of the local log alone; where that has no record, a record counts as 1 KiB."""
+    snapshot = partition_snapshot(end=10_000, log_bytes=log_mib * MIB, local_start=local_start)
+
+    plan = plan_run(cluster(topic(snapshot)), None, ALL, Mode.SNAPSHOT)
+
+    assert plan.estimated_bytes == pytest.approx(estimated_mib * MIB, rel=0.03)
 
 
 def test_only_the_part_that_is_new_is_estimated() -> None:

@@ -227,7 +227,7 @@ def bounds(cluster: FakeCluster, start: int, end: int) -> None:
     def answer(node_id: int, request: Request, header: RequestHeader) -> Answer:
         assert isinstance(request, ListOffsetsRequest)
         wanted = request.topics[0].partitions[0]
-        offset = start if wanted.timestamp == -2 else end
+        offset = end if wanted.timestamp == -1 else start
         listed = ListOffsetsPartitionResponse(partition_index=wanted.partition_index, offset=offset)
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[listed])])
 
@@ -313,6 +313,7 @@ def test_a_compaction_gap_up_to_the_end_ends_the_range(cluster: FakeCluster, cli
         cluster,
         lambda node_id, wanted: records_from(wanted) if wanted.fetch_offset < 20 else found(wanted),
     )
+    bounds(cluster, 0, END)
     pieces = list(client.fetch_range(TOPIC, 0, 0, END))
     assert [(piece.next_offset, piece.is_last) for piece in pieces] == [(10, False), (20, False), (END, True)]
 

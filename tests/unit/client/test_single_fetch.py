@@ -70,6 +70,13 @@ def test_each_partition_has_its_own_outcome(cluster: FakeCluster, client: KafkaC
         bytes(data)
 
 
+def test_what_holds_no_data_can_be_looked_at_again_and_again(cluster: FakeCluster, client: KafkaClient) -> None:
+    serve(cluster, lambda node_id, wanted: found(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    for _ in range(2):
+        with client.fetch([FetchPosition(name=name(0), next_offset=Offset(0))]) as result:
+            assert len(result.partitions[name(0)].data) == 0
+
+
 def test_a_broker_that_cannot_be_asked_leaves_the_others(cluster: FakeCluster, client: KafkaClient) -> None:
     serve(cluster, lambda node_id, wanted: records_from(wanted))
     cluster.brokers[100].handlers[FetchRequest] = lambda request, header: None

@@ -13,6 +13,7 @@ from quorate.pipeline.cluster_capture import capture_cluster
 from quorate.protocol.frames import RequestHeader
 from quorate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
@@ -34,7 +35,7 @@ from tests.unit.client.clock import FakeClock
 from tests.unit.client.fake_broker import Answer, FakeCluster
 
 TOPIC = "orders"
-LATEST = -1
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 RETRY_TIMEOUT_MS = 30_000
 
 
@@ -106,3 +107,49 @@ def test_one_dead_partition_costs_one_deadline_and_none_of_the_others(tells_size
         assert alive.error is None
     assert "partition orders-1 is unavailable" in (dead.error or "")
     assert sum(clock.slept_ms) <= RETRY_TIMEOUT_MS * 1.1
+
+
+def test_of_tiered_topics_it_is_known_what_the_leaders_have_on_their_disks() -> None:
+    starts = {LATEST: 1000, EARLIEST: 100, EARLIEST_LOCAL: 700}
+
+    def listed(node_id: int, request: Request, header: RequestHeader) -> Answer:
+        assert isinstance(request, ListOffsetsRequest)
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=wanted.partition_index, offset=starts[wanted.timestamp]
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+        return ListOffsetsResponse(topics=topics)
+
+    def described(node_id: int, request: Request, header: RequestHeader) -> Answer:
+        assert isinstance(request, DescribeConfigsRequest)
+        tiered = DescribeConfigsResourceResult(name="remote.storage.enable", value="true", config_source=1)
+        results = [
+            DescribeConfigsResult(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                configs=[tiered] if each.resource_name == TOPIC else [],
+            )
+            for each in request.resources
+        ]
+        return DescribeConfigsResponse(results=results)
+
+    with FakeCluster(7) as cluster:
+        cluster.leaders = {TOPIC: {0: (7, 3)}, "plain": {0: (7, 3)}}
+        cluster.handle(ListOffsetsRequest, listed)
+        cluster.handle(DescribeConfigsRequest, described)
+        cluster.handle(DescribeLogDirsRequest, sizes)
+        config = ClientConfig(bootstrap_servers=cluster.bootstrap)
+        with KafkaClient(config, clock=FakeClock(), random=Random(1)) as client:
+            snapshot = capture_cluster(client, TopicSelection(), IsolationLevel.READ_UNCOMMITTED, None)
+
+    partitions = {topic.name: topic.partitions[0] for topic in snapshot.topics}
+    assert {name: each.log_start_offset for name, each in partitions.items()} == {TOPIC: 100, "plain": 100}
+    assert {name: each.local_log_start_offset for name, each in partitions.items()} == {TOPIC: 700, "plain": 0}

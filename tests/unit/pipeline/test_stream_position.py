@@ -38,6 +38,7 @@ def live(
         end_offset=Offset(end),
         end_epoch=LeaderEpoch(epoch),
         log_bytes=None,
+        local_log_start_offset=Offset(0),
     )
 
 

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
-from quorate.backup.offset_ranges import OffsetRange
+from quorate.backup.offset_ranges import OffsetRange, estimate_bytes
 from quorate.backup.task_packing import DEFAULT_RANGES_PER_TASK, pack
 from quorate.client.cluster_metadata import TopicMetadata
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.offsets import ListedOffset
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, TopicId
@@ -34,7 +35,8 @@ class LivePartition(msgspec.Struct, frozen=True, kw_only=True):
     log_start_offset: Offset
     end_offset: Offset  # For readers of the wanted isolation.
     end_epoch: LeaderEpoch  # The newest one when the end was asked for.
-    log_bytes: int | None
+    log_bytes: int | None  # On the leader's disk.
+    local_log_start_offset: Offset  # Where what is on its disk begins (KIP-405).
 
 
 def plan_live(client_config: ClientConfig, options: SourceOptions) -> list[LiveTask]:
@@ -60,6 +62,7 @@ def look_at(client: KafkaClient, options: SourceOptions, *, must_exist: bool = T
     ends = client.offsets.latest(selected, options.isolation)
     starts = client.offsets.earliest(selected)
     log_bytes = client.cluster.log_bytes(selected)
+    local_starts = client.offsets.try_earliest_local(selected)
     return [
         LivePartition(
             name=name,
@@ -70,6 +73,7 @@ def look_at(client: KafkaClient, options: SourceOptions, *, must_exist: bool = T
             end_offset=ends[name].offset or Offset(0),
             end_epoch=ends[name].leader_epoch,
             log_bytes=log_bytes.get(name),
+            local_log_start_offset=_offset_or_zero(local_starts[name]),
         )
         for name, (topic, partition) in sorted(selected.items())
     ]
@@ -127,6 +131,11 @@ def _readable(topic: TopicMetadata) -> TopicMetadata:
     return topic
 
 
+def _offset_or_zero(answer: ListedOffset | QuorateError) -> Offset:
+    """A leader that cannot tell is taken to have all of its log."""
+    return Offset(0) if isinstance(answer, QuorateError) else answer.offset or Offset(0)
+
+
 def _check_named_offsets(partition: LivePartition, options: SourceOptions) -> None:
     """One offset for all partitions is a limit; one that is given for a partition by name must be there."""
     choices = {"start_offset": options.start_offsets, "end_offset": options.end_offsets}
@@ -143,11 +152,13 @@ def _cut(partition: LivePartition, start: Offset, end: Offset, task_bytes: int) 
     span = end - start
     if span <= 0:
         return []
-    log_span = max(partition.end_offset - partition.log_start_offset, 1)
-    if partition.log_bytes is None:
-        estimated_bytes = span * _ASSUMED_BYTES_PER_OFFSET
-    else:
-        estimated_bytes = partition.log_bytes * span // log_span
+    estimated_bytes = estimate_bytes(
+        span,
+        local_bytes=partition.log_bytes,
+        local_start=max(partition.log_start_offset, partition.local_log_start_offset),
+        local_end=partition.end_offset,
+        assumed_bytes_per_offset=_ASSUMED_BYTES_PER_OFFSET,
+    )
     count = min(max(1, -(-estimated_bytes // task_bytes)), span)
     cuts = [Offset(start + span * index // count) for index in range(count + 1)]
     return [
