@@ -16,7 +16,7 @@ from quorate.backup.segment_layout import EpochStart
 from quorate.backup.segment_writer import FinishedSegment
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Mode(StrEnum):

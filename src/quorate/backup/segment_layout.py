@@ -26,7 +26,7 @@ from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, Top
 
 _Decoded = TypeVar("_Decoded")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 SEGMENT_MAGIC = b"QSEG"
 FRAME_MAGIC = b"QFRM"
