@@ -191,6 +191,17 @@ def test_the_first_batch_may_begin_before_the_start_since_a_log_may_be_cut_insid
     assert len(list(SegmentReader(BytesSource(data)).batches())) == 2
 
 
+def test_sequential_bytes_up_to_an_end_are_not_copied() -> None:
+    data = bytes(range(256)) * 20
+    source = BytesSource(data)
+    sequence = SequentialBytes(source, 3, window_bytes=100, ends=[3, 63, 93, 193, 400])
+
+    taken = [sequence.take(length) for length in (60, 30, 50, 50, 207)]
+
+    assert b"".join(taken) == data[3:400]
+    assert source.read_bytes == 397, "nothing was read behind an end that was in reach, nor twice"
+
+
 def test_sequential_bytes_cross_windows() -> None:
     data = bytes(range(256)) * 20
     sequence = SequentialBytes(BytesSource(data), 3, window_bytes=100)

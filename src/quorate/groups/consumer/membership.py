@@ -28,8 +28,7 @@ def check_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat) -> None:
             raise unknown_member(command.member_id)
     else:
         _check_static_member(group, command, command.instance_id)
-    is_back = command.member_epoch == JOIN_EPOCH and is_away(group, command.member_id)
-    if command.member_id in group.members and not is_back:
+    if command.member_id in group.members and not _is_back(group, command):
         _check_epoch(group.current(command.member_id), command)
 
 
@@ -51,6 +50,13 @@ def _check_static_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat, 
 def may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
     """A static member that has said it is away, or that speaks the classic protocol, where nobody says so."""
     return is_away(group, holder) or group.members[holder].classic is not None
+
+
+def _is_back(group: ConsumerGroup, command: ConsumerGroupHeartbeat) -> bool:
+    """Whether a static member that was away joins again, as the instance that it was and under its own member id."""
+    if command.instance_id is None or command.member_epoch != JOIN_EPOCH:
+        return False
+    return group.static_member(command.instance_id) == command.member_id and is_away(group, command.member_id)
 
 
 def is_away(group: ConsumerGroup, member_id: MemberId) -> bool:

@@ -40,6 +40,16 @@ def test_instance_that_was_away_comes_back_under_its_own_member_id() -> None:
     assert talk.beat("a", LEAVE_EPOCH, instance_id="one").error is ErrorCode.NONE
 
 
+def test_only_the_instance_itself_comes_back_under_its_member_id() -> None:
+    talk = ConsumerConversation()
+    talk.consumer("a", instance_id="one").beat()
+    talk.beat("a", LEAVE_FOR_A_WHILE_EPOCH, instance_id="one")
+
+    assert talk.beat("a", 0).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert talk.beat("a", 0, instance_id="two").error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert talk.beat("a", 0, instance_id="one").error is ErrorCode.NONE
+
+
 def test_old_process_of_an_instance_is_fenced() -> None:
     talk = ConsumerConversation()
     a = talk.consumer("a", instance_id="one")
