@@ -21,6 +21,7 @@ from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
+from quorate.broker.loop_watchdog import LoopHolds
 from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.producer_ids import ProducerIds
@@ -82,6 +83,8 @@ class Node:
         self.group_commit = GroupCommit(self.loop, self.executor)
         #: Tells this start of the node from every other.
         self.incarnation = self.new_uuid()
+        #: Turns of the loop that took too long. What runs the node counts them, where it watches.
+        self.loop_holds = LoopHolds()
         self.failure: Exception | None = None
         self.failed = asyncio.Event()
 

@@ -11,6 +11,7 @@ from random import SystemRandom
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.dispatch import Dispatcher
+from quorate.broker.loop_watchdog import LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
@@ -58,7 +59,12 @@ async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
             random=SystemRandom(),
         )
         node = Node(config, environment)
-        await _serve(node, on_ready, stop_requested)
+        watchdog = LoopWatchdog(loop, node.loop_holds)
+        watchdog.start()
+        try:
+            await _serve(node, on_ready, stop_requested)
+        finally:
+            watchdog.stop()
 
 
 async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested: asyncio.Event) -> None:

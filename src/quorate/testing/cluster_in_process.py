@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from quorate.broker.config import Durability, NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
+from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.broker.process import SystemClock, start_node, stop_node
 from quorate.kernel.address import Address
@@ -49,6 +50,8 @@ class ClusterInProcess:
         self._keeps_folder = folder is not None
         self._folder = folder
         self._running: dict[NodeId, _RunningNode] = {}
+        #: Turns of the loop that all nodes share that took too long.
+        self.loop_holds = LoopHolds()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -66,6 +69,8 @@ class ClusterInProcess:
         self._executor = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="quorate-worker")
         self._thread = threading.Thread(target=self._loop.run_forever, name="quorate-cluster", daemon=True)
         self._thread.start()
+        self._watchdog = LoopWatchdog(self._loop, self.loop_holds)
+        self._loop.call_soon_threadsafe(self._watchdog.start)
         try:
             self._do(self._start(self.node_ids))
         except BaseException:
@@ -135,6 +140,7 @@ class ClusterInProcess:
 
     def _close(self) -> None:
         self._do(self._stop(tuple(self._running), hands_over=False))
+        self._loop.call_soon_threadsafe(self._watchdog.stop)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._executor.shutdown()

@@ -1,0 +1,81 @@
+import asyncio
+import sys
+import threading
+
+from quorate.broker.loop_watchdog import Hold, LoopHolds, LoopWatchdog, describe_stack
+
+
+def hold(held_ms: int) -> Hold:
+    return Hold(held_ms=held_ms, cpu_ms=1, by="broker.partitions:Partitions._open", api="create_topics")
+
+
+def test_a_turn_that_took_too_long_is_told_in_one_line_that_names_what_did_it() -> None:
+    holds = LoopHolds()
+
+    line = holds.note(hold(1900), now_s=100.0)
+
+    assert line == (
+        "event loop held ms=1900 cpu_ms=1 by=broker.partitions:Partitions._open api=create_topics count=1 untold=0"
+    )
+
+
+def test_many_long_turns_are_all_counted_and_told_of_in_few_lines() -> None:
+    holds = LoopHolds()
+
+    lines = [holds.note(hold(60 + second), now_s=100.0 + second) for second in range(12)]
+
+    assert [index for index, line in enumerate(lines) if line is not None] == [0, 10]
+    assert "count=11 untold=9" in str(lines[10])
+    assert (holds.count, holds.longest_ms) == (12, 71)
+
+
+def test_a_stack_is_told_innermost_first_with_the_api_that_is_served() -> None:
+    frame = None
+
+    def inner() -> None:
+        nonlocal frame
+        frame = sys._getframe()
+
+    scope = {"__name__": "quorate.broker.handlers.find_coordinator", "inner": inner}
+    exec("def handle():\n    inner()", scope)
+    handle = scope["handle"]
+    assert callable(handle)
+    handle()
+
+    by, api = describe_stack(frame)
+
+    assert by.endswith("inner<broker.handlers.find_coordinator:handle")
+    assert api == "find_coordinator"
+
+
+def test_the_watchdog_names_what_holds_a_real_loop() -> None:
+    holds = NotedHolds()
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        watchdog = LoopWatchdog(loop, holds)
+        watchdog.start()
+        hold_the_loop()
+        await loop.run_in_executor(None, holds.noted.wait, 60)
+        watchdog.stop()
+
+    asyncio.run(run())
+
+    assert holds.latest is not None
+    assert holds.latest.by.startswith("threading:")
+
+
+class NotedHolds(LoopHolds):
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted = threading.Event()
+
+    def note(self, hold: Hold, now_s: float) -> str | None:
+        line = super().note(hold, now_s)
+        self.noted.set()
+        return line
+
+
+def hold_the_loop() -> None:
+    """Long enough to be seen by a watchdog on a busy machine; if it is seen, that is told once the loop turns."""
+    threading.Event().wait(0.3)
