@@ -57,6 +57,12 @@ def test_only_partitions_that_are_there_are_described(connection: RawConnection,
     assert not described(connection, f"{created}.no", [0]).topics
 
 
+def test_room_on_the_volume_is_reported(connection: RawConnection, created: str) -> None:
+    directory = described(connection, created, [0])
+
+    assert 0 < directory.usable_bytes <= directory.total_bytes
+
+
 def test_replica_moves_only_to_the_directory_where_it_is(connection: RawConnection, created: str) -> None:
     here = described(connection, created, [0]).log_dir
     for version in (1, 2):

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.disk import Buffer, VolumeSpace
 
 _SECTOR_BYTES = 512
+_TOTAL_BYTES = 1 << 40
 
 
 class PowerCutError(BaseException):
@@ -133,7 +134,7 @@ class SimulatedDisk:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._root = _Folder()
-        self.free_bytes = 1 << 40
+        self.free_bytes = _TOTAL_BYTES
         self.syncs_fail = False
         self.steps_until_power_cut: int | None = None
         #: After the power was cut: no change is taken until ``crash``.
@@ -227,6 +228,9 @@ class SimulatedDisk:
         with self.step():
             self.fail_if_told()
             folder.sync()
+
+    def space(self, path: str) -> VolumeSpace:
+        return VolumeSpace(_TOTAL_BYTES, max(0, self.free_bytes))
 
     def _locate(self, path: str) -> tuple[_Folder, str]:
         parent, _, name = path.rpartition("/")

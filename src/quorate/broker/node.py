@@ -16,6 +16,7 @@ from uuid import UUID
 
 import msgspec
 
+from quorate.broker.conditions import Conditions
 from quorate.broker.config import Durability, NodeConfig
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
@@ -80,6 +81,8 @@ class Node:
         self._quorum_executor = environment.quorum_executor
         self.random = environment.random
         self.view = config.broker_view()
+        #: What this node reports about itself.
+        self.conditions = Conditions()
         self.group_commit = GroupCommit(self.loop, self.executor)
         #: Tells this start of the node from every other.
         self.incarnation = self.new_uuid()

@@ -1,6 +1,6 @@
 """Whether a cluster is well: what its nodes answer, put together and judged. Pure, save for asking the client."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,10 +10,12 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
 from quorate.metadata.image import MetadataImage, PartitionState, Topic
 from quorate.metadata.image_parts import without
+from quorate.replication.min_isr import effective_min_isr
 
 if TYPE_CHECKING:
     from quorate.client.brokers import BrokerList
     from quorate.client.kafka_client import KafkaClient
+    from quorate.client.node_conditions import NodeCondition
     from quorate.client.quorum import QuorumDescription
 
 _MIN_ISR = "min.insync.replicas"
@@ -33,6 +35,9 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
     metadata_lag: int | None
     leaders: int
     replicas: int
+    #: What it reports of itself, a sentence each.
+    problems: tuple[str, ...] = ()
+    information: tuple[str, ...] = ()
 
 
 class QuorumHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,20 +86,25 @@ def examine(client: "KafkaClient") -> ClusterHealth:
         if error.code not in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT):
             raise
         quorum = None
-    return judge(brokers, image, min_isr, quorum)
+    return judge(brokers, image, min_isr, quorum, client.brokers.conditions(brokers.brokers.values()))
 
 
 def judge(
-    brokers: "BrokerList", image: MetadataImage, min_isr: Mapping[TopicName, int], quorum: "QuorumDescription | None"
+    brokers: "BrokerList",
+    image: MetadataImage,
+    min_isr: Mapping[TopicName, int],
+    quorum: "QuorumDescription | None",
+    conditions: "Sequence[NodeCondition]" = (),
 ) -> ClusterHealth:
-    nodes = _nodes(brokers, image, quorum)
+    nodes = [_with_conditions(node, conditions) for node in _nodes(brokers, image, quorum)]
     states = [(topic, index, state) for topic in image.topics.values() for index, state in topic.partitions.items()]
     leaderless = [_partition(*each) for each in states if not each[2].has_leader]
     under_replicated = [_partition(*each) for each in states if _is_under_replicated(each[2])]
-    under_min_isr = [_partition(*each) for each in states if len(each[2].isr) < min_isr.get(each[0].name, 1)]
+    under_min_isr = [_partition(*each) for each in states if _is_under_min_isr(each[2], min_isr.get(each[0].name, 1))]
     reassigning = [_partition(*each) for each in states if each[2].is_reassigning]
     problems = [] if quorum is not None else ["the quorum has no leader: no change can be agreed on"]
     problems += [f"node {node.node_id} is {node.state}" for node in nodes if node.state != "live"]
+    problems += [f"node {node.node_id}: {problem}" for node in nodes for problem in node.problems]
     problems += [
         f"{len(found)} partition(s) {what}"
         for found, what in (
@@ -127,6 +137,19 @@ def _min_isr(client: "KafkaClient", image: MetadataImage) -> dict[TopicName, int
 def _is_under_replicated(state: PartitionState) -> bool:
     """A replica that a reassignment is still adding is not missed yet."""
     return not set(without(state.replicas, state.adding_replicas)) <= set(state.isr)
+
+
+def _is_under_min_isr(state: PartitionState, min_insync_replicas: int) -> bool:
+    return len(state.isr) < effective_min_isr(min_insync_replicas, len(state.replicas))
+
+
+def _with_conditions(node: NodeHealth, conditions: "Sequence[NodeCondition]") -> NodeHealth:
+    own = [condition for condition in conditions if condition.node_id == node.node_id]
+    return msgspec.structs.replace(
+        node,
+        problems=tuple(each.sentence for each in own if each.is_problem),
+        information=tuple(each.sentence for each in own if not each.is_problem),
+    )
 
 
 def _nodes(brokers: "BrokerList", image: MetadataImage, quorum: "QuorumDescription | None") -> list[NodeHealth]:

@@ -17,7 +17,10 @@ _SHOWN_PARTITIONS = 20
 
 
 def status(bootstrap_server: BootstrapOption, output_format: FormatOption = OutputFormat.TEXT) -> None:
-    """Show nodes, quorum and partitions. Exit status 0 means healthy: a quorum leader, all nodes live, all in sync."""
+    """Show nodes, quorum and partitions. Exit status 0 means healthy.
+
+    That is: a quorum leader, all nodes live and without a problem of their own, all replicas in sync.
+    """
     from quorate.cli.cluster_health import examine
 
     with open_client(bootstrap_server) as client:
@@ -48,6 +51,9 @@ def _show(health: "ClusterHealth") -> None:
     _show_partitions("below min.insync.replicas", health.under_min_isr)
     _show_partitions("being moved", health.reassigning)
     print()
+    for node in health.nodes:
+        for sentence in node.information:
+            print(f"node {node.node_id}: {sentence}")
     for problem in health.problems:
         print(f"problem: {problem}")
     print("healthy" if health.healthy else "not healthy", flush=True)

@@ -11,6 +11,7 @@ from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection
 from quorate.client.errors import Disconnected
+from quorate.client.node_conditions import NodeCondition, ask_conditions
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NodeId
 from quorate.protocol.errors import ProtocolError
@@ -81,6 +82,20 @@ class Brokers:
                 break
             self._cluster.clock.sleep_ms(_LOOK_INTERVAL_MS)
         return [broker.node_id for broker in listing]
+
+    def conditions(self, brokers: Iterable[RegisteredBroker]) -> list[NodeCondition]:
+        """What these brokers report about themselves, those at work; one that does not answer has a problem."""
+        return [condition for broker in brokers if not broker.is_fenced for condition in self._conditions_of(broker)]
+
+    def _conditions_of(self, broker: RegisteredBroker) -> list[NodeCondition]:
+        try:
+            return ask_conditions(self._cluster.connection_to(broker.address), broker.node_id)
+        except Disconnected as error:
+            return [
+                NodeCondition(
+                    node_id=broker.node_id, kind="unreachable", subject="", is_problem=True, sentence=str(error)
+                )
+            ]
 
     def _is_listed(self, node_id: NodeId, address: Address) -> bool:
         try:

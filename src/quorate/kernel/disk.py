@@ -8,8 +8,16 @@ import errno
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 #: A memoryview is one of single bytes.
 Buffer = bytes | bytearray | memoryview
+
+
+class VolumeSpace(msgspec.Struct, frozen=True):
+    total_bytes: int
+    #: For this process: what is reserved for the superuser does not count, where it is not one.
+    free_bytes: int
 
 
 class DiskFile(Protocol):
@@ -67,6 +75,10 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals inside the folder durable."""
+        ...
+
+    def space(self, path: str) -> VolumeSpace:
+        """Of the volume that holds the folder."""
         ...
 
 

@@ -33,6 +33,7 @@ from quorate.replication.leader_events import (
     ProposeIsr,
     TimePassed,
 )
+from quorate.replication.min_isr import effective_min_isr
 
 
 class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,8 +172,9 @@ class LeaderReplica:
 
     def _count_replicas(self) -> None:
         membership = self._isr.membership
-        #: Whether the committed ISR has ``min.insync.replicas`` members; a topic with fewer replicas needs them all.
-        self.has_enough_replicas = len(membership.isr) >= min(self._min_insync_replicas, len(membership.replicas))
+        minimum = effective_min_isr(self._min_insync_replicas, len(membership.replicas))
+        #: Whether the committed ISR has as many members as ``acks=all`` needs.
+        self.has_enough_replicas = len(membership.isr) >= minimum
 
     def _new_follower(self, *, is_in_sync: bool) -> FollowerProgress:
         # A member of the ISR gets the whole lag time to make itself known to a new leader.

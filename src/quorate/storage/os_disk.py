@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from typing import ClassVar
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.disk import Buffer, VolumeSpace
 
 # The kernel refuses longer vectors (UIO_MAXIOV on Linux).
 _MAX_BUFFERS_PER_WRITE = 1024
@@ -123,3 +123,7 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> VolumeSpace:
+        found = os.statvfs(path or ".")
+        return VolumeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

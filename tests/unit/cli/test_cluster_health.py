@@ -10,6 +10,7 @@ from quorate.cli.cluster_image import image_of
 from quorate.client.address import Address
 from quorate.client.brokers import BrokerList, RegisteredBroker
 from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata
+from quorate.client.node_conditions import NodeCondition
 from quorate.client.quorum import QuorumDescription, QuorumMember
 from quorate.client.reassignments import OngoingReassignment
 from quorate.client.topic_partition import TopicPartition
@@ -52,12 +53,13 @@ def health_of(
     quorum: QuorumDescription | None = QUORUM,
     min_isr: int = 2,
     moving: OngoingReassignment | None = None,
+    conditions: tuple[NodeCondition, ...] = (),
 ) -> ClusterHealth:
     known = brokers(fenced=fenced)
     topic = TopicMetadata(name=ORDERS, topic_id=TopicId(UUID(int=1)), partitions={FIRST: partition})
     ongoing = {} if moving is None else {TopicPartition(ORDERS, FIRST): moving}
     image = image_of(known, {ORDERS: topic}, ongoing)
-    return judge(known, image, {ORDERS: min_isr}, quorum)
+    return judge(known, image, {ORDERS: min_isr}, quorum, conditions)
 
 
 def test_cluster_with_a_leader_and_all_in_sync_is_healthy() -> None:
@@ -110,3 +112,21 @@ def test_replica_that_is_being_added_is_not_missed_yet() -> None:
 
     assert health.healthy
     assert [each.adding for each in health.reassigning] == [(LAST,)]
+
+
+def test_topic_with_one_replica_is_not_below_min_insync_replicas_of_two() -> None:
+    """Its leader takes acks=all: a topic with fewer replicas needs them all."""
+    health = health_of(msgspec.structs.replace(HEALTHY, replicas=(SEVEN,), isr=(SEVEN,)), min_isr=2)
+
+    assert health.healthy
+    assert health.under_min_isr == ()
+
+
+def test_problem_that_a_node_reports_makes_it_unhealthy_and_information_does_not() -> None:
+    full = NodeCondition(node_id=LAST, kind="disk-full", subject="/data", is_problem=True, sentence="no room")
+    scrub = NodeCondition(node_id=LAST, kind="scrub", subject="", is_problem=False, sentence="43 % checked")
+
+    assert health_of(conditions=(full, scrub)).problems == ("node 4001: no room",)
+    healthy = health_of(conditions=(scrub,))
+    assert healthy.healthy
+    assert [node.information for node in healthy.nodes] == [(), (), ("43 % checked",)]

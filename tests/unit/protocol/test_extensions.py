@@ -2,7 +2,12 @@
 
 from quorate.kernel.ids import NO_NODE
 from quorate.protocol.codec import decode, encode
-from quorate.protocol.extensions import CautiousUnregisterBrokerRequest
+from quorate.protocol.extensions import (
+    CautiousUnregisterBrokerRequest,
+    ReportedCondition,
+    ReportingDescribeLogDirsResponse,
+)
+from quorate.protocol.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 
@@ -29,3 +34,16 @@ def test_a_request_of_others_is_not_cautious() -> None:
 
     assert plain == encoded(CautiousUnregisterBrokerRequest(broker_id=7))
     assert not decode(CautiousUnregisterBrokerRequest, plain, 0).only_without_replicas
+
+
+def test_apache_kafkas_clients_pass_over_the_conditions_of_a_node() -> None:
+    folder = DescribeLogDirsResult(log_dir="/data", total_bytes=9, usable_bytes=1)
+    condition = ReportedCondition(kind="disk-full", subject="/data", sentence="no room")
+    reporting = ReportingDescribeLogDirsResponse(results=[folder], conditions=[condition])
+
+    for version in (2, 3, 4):
+        answer = b"".join(bytes(part) for part in encode(reporting, version))
+        decode(DescribeLogDirsResponse, answer, version)
+        assert list(decode(ReportingDescribeLogDirsResponse, answer, version).conditions) == [condition]
+    plain = b"".join(bytes(part) for part in encode(DescribeLogDirsResponse(results=[folder]), 1))
+    assert b"".join(bytes(part) for part in encode(reporting, 1)) == plain

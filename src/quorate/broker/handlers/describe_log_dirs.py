@@ -1,28 +1,52 @@
-"""DescribeLogDirs, versions 1 to 4. A node has one log directory. Gap: the free space of the disk is not reported."""
+"""DescribeLogDirs, versions 1 to 4. A node has one log directory. The answer also carries the node's conditions."""
 
 from itertools import groupby
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.conditions import Severity
 from quorate.broker.node import Node
+from quorate.protocol.extensions import ReportedCondition, ReportingDescribeLogDirsResponse
 from quorate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
 
 
 def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
+    volume = node.disk.space(node.config.data_dir)
+    folder = DescribeLogDirsResult(
+        log_dir=node.config.data_dir,
+        topics=_topics(node, request),
+        total_bytes=volume.total_bytes,
+        usable_bytes=volume.free_bytes,
+    )
+    conditions = [
+        ReportedCondition(
+            kind=each.kind,
+            subject=each.subject,
+            is_problem=each.severity is Severity.PROBLEM,
+            sentence=each.sentence,
+        )
+        for each in node.conditions.reported()
+    ]
+    return ReportingDescribeLogDirsResponse(results=[folder], conditions=conditions)
+
+
+def _topics(node: Node, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+    """Those asked for; all where none are named."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        if not wanted:
+            return []
     described = sorted(
         (partition.identity.topic, partition.identity.partition, partition.log.size_bytes)
         for partition in node.partitions
         if wanted is None or (partition.identity.topic, partition.identity.partition) in wanted
     )
-    topics = [
+    return [
         DescribeLogDirsTopic(
             name=topic,
             partitions=[
@@ -31,7 +55,6 @@ def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest)
         )
         for topic, group in groupby(described, key=lambda row: row[0])
     ]
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=node.config.data_dir, topics=topics)])
 
 
 API = Api(request=DescribeLogDirsRequest, min_version=1, max_version=4, handle=handle)

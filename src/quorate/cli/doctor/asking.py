@@ -12,8 +12,9 @@ from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
 from quorate.client.connection import Connection
 from quorate.client.errors import NoBrokerAnswered, UnsupportedApi
+from quorate.client.node_conditions import NodeCondition, ask_conditions
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import NodeId, Term
+from quorate.kernel.ids import NO_NODE, NodeId, Term
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -44,6 +45,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     metadata: ClusterMetadata
     registered: dict[Broker, bool]
     quorum: QuorumClaim | None
+    conditions: list[NodeCondition]
 
     def nodes(self) -> set[Broker]:
         named = {*self.metadata.brokers.values(), *self.registered}
@@ -82,14 +84,22 @@ def _named(said: Iterable[_Said | QuorateError]) -> set[Broker]:
 
 def _answers(node: Broker, said: _Said) -> NodeAnswers:
     fenced = {broker.node_id: is_fenced for broker, is_fenced in said.registered.items()}
-    return NodeAnswers(node=node, metadata=said.metadata, fenced=fenced, quorum=said.quorum)
+    # Who answers at an address is not said in the answer; that is known only here.
+    conditions = [msgspec.structs.replace(each, node_id=node.node_id) for each in said.conditions]
+    return NodeAnswers(node=node, metadata=said.metadata, fenced=fenced, quorum=said.quorum, conditions=conditions)
 
 
 def _ask(cluster: Cluster, address: Address) -> _Said | QuorateError:
     try:
         connection = cluster.connection_to(address)
         quorum = _ask_quorum(connection)  # First, as it may take a while: the claims that get tried are to be fresh.
-        return _Said(metadata=_ask_metadata(connection), registered=_ask_registered(connection), quorum=quorum)
+        conditions = ask_conditions(connection, NO_NODE)
+        return _Said(
+            metadata=_ask_metadata(connection),
+            registered=_ask_registered(connection),
+            quorum=quorum,
+            conditions=conditions,
+        )
     except QuorateError as error:
         return error
 

@@ -22,6 +22,7 @@ from quorate.cli.doctor.finding import Finding, Kind, Severity, by_weight
 from quorate.cli.doctor.trials import judge_trials
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId
+from quorate.replication.min_isr import effective_min_isr
 
 
 def lasting(looks: Sequence[Look]) -> list[Finding]:
@@ -41,6 +42,7 @@ def diagnose(look: Look) -> list[Finding]:
     beliefs = newest_beliefs(look.answers)
     return [
         *_silent_nodes(look),
+        *_reported_problems(look),
         *_fenced_nodes(look),
         *_leaderless_quorum(look),
         *cluster_id_disagreements(look.answers),
@@ -102,6 +104,30 @@ def _fenced_nodes(look: Look) -> Iterator[Finding]:
         )
 
 
+def _reported_problems(look: Look) -> Iterator[Finding]:
+    for answer in look.answers:
+        for condition in answer.conditions:
+            if condition.is_problem:
+                yield Finding(
+                    kind=Kind.CONDITION,
+                    subject=f"node {answer.node_id}",
+                    text=condition.sentence,
+                    node_id=answer.node_id,
+                    # Its sentence may name a figure that changes from look to look.
+                    held=f"{condition.kind} {condition.subject}",
+                )
+
+
+def information(look: Look) -> list[str]:
+    """What the nodes tell without anything being wrong."""
+    return [
+        f"node {answer.node_id}: {condition.sentence}"
+        for answer in look.answers
+        for condition in answer.conditions
+        if not condition.is_problem
+    ]
+
+
 def _fenced_ids(look: Look) -> set[NodeId]:
     return {node_id for answer in look.answers for node_id, is_fenced in answer.fenced.items() if is_fenced}
 
@@ -117,7 +143,7 @@ def _partition_states(look: Look, beliefs: dict[TopicPartition, Belief]) -> Iter
     for name, belief in beliefs.items():
         partition, subject = belief.metadata, str(name)
         in_sync = f"in sync {_ids(partition.isr)} of {_ids(partition.replicas)}"
-        min_isr = look.min_isr.get(name.topic, 1)
+        min_isr = effective_min_isr(look.min_isr.get(name.topic, 1), len(partition.replicas))
         if partition.leader is None:
             yield Finding(kind=Kind.LEADERLESS, subject=subject, text=f"no leader; {in_sync}")
         elif partition.leader in silent:

@@ -10,7 +10,7 @@ from typing import Final
 
 from quorate.cli.doctor.asking import ask_all
 from quorate.cli.doctor.belief import newest_beliefs
-from quorate.cli.doctor.diagnosis import diagnose, lasting
+from quorate.cli.doctor.diagnosis import diagnose, information, lasting
 from quorate.cli.doctor.facts import FoundCoordinator, Look, NodeAnswers, Silence, Trial
 from quorate.cli.doctor.probes import Claims, find_coordinators, groups_by_partition, try_claims
 from quorate.cli.doctor.report import Report
@@ -45,6 +45,7 @@ class Examination:
             partition_count=len(newest_beliefs(last.answers)),
             claims_tried=sum(len(look.trials) + len(look.coordinators) for look in looks),
             findings=lasting(looks),
+            information=information(last),
         )
 
     def _look(self) -> Look:

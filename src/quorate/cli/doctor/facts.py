@@ -7,6 +7,7 @@ import msgspec
 
 from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata
+from quorate.client.node_conditions import NodeCondition
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId
@@ -40,6 +41,8 @@ class NodeAnswers(msgspec.Struct, frozen=True, kw_only=True):
     fenced: Mapping[NodeId, bool] = {}
     #: None where it does not tell: too old, or the asker has no right to know.
     quorum: QuorumClaim | None = None
+    #: What it reports about itself.
+    conditions: Sequence[NodeCondition] = ()
 
     @property
     def node_id(self) -> NodeId:

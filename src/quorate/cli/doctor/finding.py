@@ -25,6 +25,8 @@ class Kind(StrEnum):
     #: Not a disagreement: all say the same, and it is bad news.
     UNREACHABLE = "unreachable"
     FENCED = "fenced"
+    #: A node says so of itself.
+    CONDITION = "condition"
     QUORUM_LEADERLESS = "quorum-leaderless"
     LEADERLESS = "leaderless"
     LEADER_UNREACHABLE = "leader-unreachable"
@@ -37,6 +39,7 @@ _STATES = frozenset(
     {
         Kind.UNREACHABLE,
         Kind.FENCED,
+        Kind.CONDITION,
         Kind.QUORUM_LEADERLESS,
         Kind.LEADERLESS,
         Kind.LEADER_UNREACHABLE,

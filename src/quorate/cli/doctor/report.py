@@ -15,6 +15,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     partition_count: int
     claims_tried: int
     findings: Sequence[Finding]
+    #: What nodes tell of themselves without anything being wrong, such as the progress of a scrub.
+    information: Sequence[str] = ()
 
     @property
     def disagreements(self) -> int:
@@ -32,6 +34,7 @@ def nobody_answers(reason: str) -> Report:
 
 def text_lines(report: Report) -> Iterator[str]:
     yield from finding_lines(report.findings)
+    yield from (f"information: {line}" for line in report.information)
     yield summary(report)
 
 
@@ -65,6 +68,7 @@ def json_line(report: Report) -> str:
             "claims_tried": report.claims_tried,
             "disagreements": report.disagreements,
             "errors": report.errors,
+            "information": report.information,
             "findings": [
                 {
                     "severity": finding.severity,

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from quorate.cli.doctor.diagnosis import diagnose, lasting
+from quorate.cli.doctor.diagnosis import diagnose, information, lasting
 from quorate.cli.doctor.facts import (
     Attempt,
     FoundCoordinator,
@@ -19,6 +19,7 @@ from quorate.cli.doctor.facts import (
 from quorate.cli.doctor.finding import Finding, Severity
 from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.node_conditions import NodeCondition
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, PartitionIndex, Term, TopicId, TopicName
@@ -294,3 +295,45 @@ def test_partition_in_trouble(said: LeaderClaim, isr: tuple[NodeId, ...], min_is
     look = Look(answers=[answers(node, said, isr=isr) for node in ALL], min_isr={"orders": min_isr})
 
     assert lines(diagnose(look)) == [line]
+
+
+def test_topic_with_one_replica_is_not_below_min_insync_replicas_of_two() -> None:
+    """Its leader takes acks=all: a topic with fewer replicas needs them all."""
+    alone = PartitionMetadata(index=FIRST, leader=SEVEN, leader_epoch=LeaderEpoch(4), replicas=(SEVEN,), isr=(SEVEN,))
+    look = msgspec.structs.replace(with_partition(alone), min_isr={ORDERS: 2})
+
+    assert diagnose(look) == []
+
+
+def test_problem_that_a_node_reports_is_a_finding_also_when_its_figures_change() -> None:
+    looks = [with_condition(f"{free} bytes free", is_problem=True) for free in (12, 7)]
+
+    [found] = lasting(looks)
+
+    assert (found.severity, str(found)) == (Severity.ERROR, "node 100: 7 bytes free")
+    assert not found.is_disagreement
+
+
+def test_information_of_a_node_is_no_finding() -> None:
+    look = with_condition("43 % checked", is_problem=False)
+
+    assert diagnose(look) == []
+    assert information(look) == ["node 100: 43 % checked"]
+
+
+def with_condition(sentence: str, *, is_problem: bool) -> Look:
+    condition = NodeCondition(
+        node_id=HUNDRED, kind="disk-full", subject="/data", is_problem=is_problem, sentence=sentence
+    )
+    reporting = msgspec.structs.replace(answers(HUNDRED), conditions=[condition])
+    return with_answers(answers(SEVEN), reporting, answers(LAST))
+
+
+def with_partition(partition: PartitionMetadata) -> Look:
+    told = []
+    for node in ALL:
+        answer = answers(node)
+        topic = msgspec.structs.replace(answer.metadata.topics[ORDERS], partitions={FIRST: partition})
+        metadata = msgspec.structs.replace(answer.metadata, topics={ORDERS: topic})
+        told.append(msgspec.structs.replace(answer, metadata=metadata))
+    return with_answers(*told)
