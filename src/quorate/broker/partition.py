@@ -1,8 +1,9 @@
 """One replica of a partition on this node: its log, its part as leader or follower, and those who wait for it.
 
 The high watermark is the end of what is committed: on every replica that must have it and, with durability ``fsync``,
-on their disks. Consumers never see beyond it, and ``acks=all`` is answered when it passes the write. Which part this
-node plays comes from the metadata image alone; the rules of both parts are in ``quorate.replication``.
+on their disks. Consumers never see beyond it, and ``acks=all`` is answered when it passes the write; so is ``acks=1``
+while no other replica is in sync. Which part this node plays comes from the metadata image alone; the rules of both
+parts are in ``quorate.replication``.
 """
 
 import logging
@@ -31,6 +32,7 @@ from quorate.replication.leader_events import (
     LeaderDurable,
     LeaderEffect,
     LeaderEvent,
+    MembershipChanged,
     MinInsyncReplicasChanged,
     ProposeIsr,
 )
@@ -299,6 +301,20 @@ class Partition:
             enough = self.leading is not None and self.leading.has_enough_replicas
             self._settle(self._acks.add(callback, end_offset, enough_replicas=enough))
 
+    @property
+    def is_alone_in_sync(self) -> bool:
+        """Whether a write with ``acks=1`` waits until it can be read: nobody but this node decides when that is."""
+        return self.leading is not None and self.leading.is_alone_in_sync
+
+    def when_readable(self, end_offset: Offset, callback: CommitCallback) -> None:
+        """The same for a write that asks for no other replica: it is also called back when one comes into sync."""
+        if self.failure is not None:
+            callback(self.failure)
+        elif self.leading is None or self.is_alone_in_sync:
+            self._settle(self._acks.add_leader_only(callback, end_offset))
+        else:
+            callback(None)
+
     def give_up(self, callback: CommitCallback) -> None:
         """The write's time is up: do not call back any more."""
         self._acks.time_out(callback)
@@ -307,6 +323,8 @@ class Partition:
         """Something happened that concerns the leader; nothing where this node does not lead."""
         if self.leading is not None and self.failure is None:
             self._carry_out(self.leading.step(event))
+            if isinstance(event, MembershipChanged) and not self.is_alone_in_sync:
+                self._settle(self._acks.release_leader_only())
 
     def _carry_out(self, effects: list[LeaderEffect]) -> None:
         for effect in effects:

@@ -175,6 +175,8 @@ class LeaderReplica:
         minimum = effective_min_isr(self._min_insync_replicas, len(membership.replicas))
         #: Whether the committed ISR has as many members as ``acks=all`` needs.
         self.has_enough_replicas = len(membership.isr) >= minimum
+        #: Whether the committed ISR is the leader alone; others may be catching up.
+        self.is_alone_in_sync = len(membership.isr) == 1
 
     def _new_follower(self, *, is_in_sync: bool) -> FollowerProgress:
         # A member of the ISR gets the whole lag time to make itself known to a new leader.

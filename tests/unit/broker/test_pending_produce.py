@@ -25,6 +25,9 @@ class FakePartition:
         else:
             self.callbacks.append(callback)
 
+    def when_readable(self, end_offset: Offset, callback: CommitCallback) -> None:
+        self.when_committed(end_offset, callback)
+
     def give_up(self, callback: CommitCallback) -> None:
         """Too late to take it back: it is called all the same."""
         assert callback in self.callbacks
@@ -82,5 +85,15 @@ def test_a_request_whose_connection_is_gone_is_finished_quietly() -> None:
         request.future.cancel()
         partition.commit()
         assert request.future.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_a_write_with_acks_1_has_what_it_asked_for_when_its_time_is_up() -> None:
+    async def scenario() -> None:
+        failed, slow = FakePartition(FAILED), FakePartition()
+        writes = [(index, cast(Partition, partition), Offset(10)) for index, partition in enumerate((failed, slow))]
+        request = PendingProduce(asyncio.get_running_loop(), 0, writes, acks_all=False)
+        assert await request.future == {0: FAILED}
 
     asyncio.run(scenario())

@@ -91,3 +91,44 @@ def test_writes_that_time_out_while_the_watermark_stands_still_take_no_room() ->
 
     assert len(tracker) == 0
     assert len(tracker._by_offset) < 200
+
+
+def test_a_write_with_acks_1_ends_with_the_watermark_and_never_says_that_replicas_are_too_few() -> None:
+    tracker = tracker_of(3)
+    assert tracker.add_leader_only("one", Offset(4)) == []
+
+    too_few = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert tracker.advance(Offset(4), enough_replicas=False) == [*acked("w3", error=too_few), *acked("one")]
+    assert tracker.add_leader_only("two", Offset(4)) == acked("two")
+    assert len(tracker) == 0
+
+
+def test_writes_with_acks_1_are_released_when_the_isr_grows_and_the_others_go_on_waiting() -> None:
+    tracker = tracker_of(3, 9)
+    assert tracker.add_leader_only("late", Offset(8)) == []
+    assert tracker.add_leader_only("early", Offset(2)) == []
+    assert tracker.add_leader_only("given up", Offset(7)) == []
+    tracker.time_out("given up")
+
+    assert tracker.release_leader_only() == acked("early", "late")
+    assert tracker.release_leader_only() == []
+    assert tracker.advance(Offset(9), enough_replicas=True) == acked("w3", "w9")
+
+
+def test_writes_with_acks_1_end_when_leadership_is_lost() -> None:
+    tracker = tracker_of()
+    tracker.add_leader_only("one", Offset(3))
+
+    assert tracker.close() == acked("one", error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert tracker.release_leader_only() == []
+    assert tracker.add_leader_only("two", Offset(4)) == acked("two", error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_a_name_that_waits_again_after_its_write_with_acks_1_has_ended_waits_for_replicas() -> None:
+    tracker = tracker_of()
+    tracker.add_leader_only("w", Offset(3))
+    assert tracker.advance(Offset(3), enough_replicas=True) == acked("w")
+    tracker.add("w", Offset(5), enough_replicas=True)
+
+    assert tracker.release_leader_only() == []
+    assert len(tracker) == 1

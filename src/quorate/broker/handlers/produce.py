@@ -62,11 +62,17 @@ def _serve(
     if request.acks == 0:
         return None
     # Made here, not when the coroutine first runs: the client's time counts from now.
-    waits = request.acks == -1 and written.uncommitted
-    pending = PendingProduce(node.loop, request.timeout_ms, written.uncommitted) if waits else None
+    pending = _pending(node, request, written.uncommitted) if written.uncommitted else None
     if pending is not None or written.doubted:
         return _respond_later(node, context.api_version, request, written, pending, throttle_time_ms=throttle_time_ms)
     return _response(node, request, written.answers, throttle_time_ms)
+
+
+def _pending(node: Node, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
+    if request.acks == -1:
+        return PendingProduce(node.loop, request.timeout_ms, uncommitted)
+    alone = [write for write in uncommitted if write[1].is_alone_in_sync]
+    return PendingProduce(node.loop, request.timeout_ms, alone, acks_all=False) if alone else None
 
 
 def _serve_transactional(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:

@@ -9,7 +9,8 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.replication.divergence import EpochEnd
 from quorate.replication.follower import FetchAnswered
-from quorate.replication.leader_events import FollowerFetched
+from quorate.replication.leader import ReplicationConfig
+from quorate.replication.leader_events import FollowerFetched, MembershipChanged, PartitionMembership
 from quorate.replication.replica_fetch import FetchPosition
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
@@ -98,6 +99,68 @@ def test_a_write_waits_for_the_other_replica_and_for_the_leaders_own_disk() -> N
         partition.step(fetched(1))
         assert outcomes.told == []  # The leader's sync is under way.
         await world.sleep(0.01)
+        assert outcomes.told == [None]
+
+    run(scenario)
+
+
+def test_a_write_with_acks_1_waits_for_the_disk_of_the_leader_that_alone_is_in_sync() -> None:
+    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        lead(partition, 1, isr=(LEADER,))
+        write(partition, b"x")
+        outcomes = Outcomes()
+        partition.when_readable(Offset(1), outcomes)
+        assert outcomes.told == []
+        await world.sleep(0.01)
+        assert (outcomes.told, partition.high_watermark) == ([None], 1)
+
+    run(scenario)
+
+
+def test_a_write_with_acks_1_does_not_wait_for_other_replicas_that_are_or_come_into_sync() -> None:
+    async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        lead(partition, 1, isr=(LEADER,))
+        write(partition, b"x")
+        outcomes = Outcomes()
+        partition.when_readable(Offset(1), outcomes)
+        grown = PartitionMembership(replicas=(LEADER, FOLLOWER), isr=frozenset({LEADER, FOLLOWER}), partition_epoch=9)
+        partition.step(MembershipChanged(membership=grown))
+        assert (outcomes.told, partition.high_watermark) == ([None], 0)
+        partition.when_readable(Offset(1), outcomes)
+        assert outcomes.told == [None, None]
+
+    run(scenario)
+
+
+def test_a_write_with_acks_1_is_told_when_the_disk_fails_or_leadership_is_lost_before_it_can_be_read() -> None:
+    async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        partition = Replicas(host).open()
+        lead(partition, 1, isr=(LEADER,))
+        write(partition, b"x")
+        deposed, failed, late = Outcomes(), Outcomes(), Outcomes()
+        partition.when_readable(Offset(1), deposed)
+        follow(partition, 2, FOLLOWER)
+        partition.when_readable(Offset(1), late)
+        assert (deposed.told, late.told) == ([ErrorCode.NOT_LEADER_OR_FOLLOWER], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+        lead(partition, 3, isr=(LEADER,))
+        write(partition, b"y")
+        partition.when_readable(Offset(2), failed)
+        partition.sync_failed(OSError("no"))
+        partition.when_readable(Offset(2), failed)
+        assert failed.told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+    run(scenario)
+
+
+def test_with_durability_os_a_write_of_a_leader_that_alone_is_in_sync_can_be_read_at_once() -> None:
+    async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        partition = Replicas(host, Durability.OS).open()
+        lead(partition, 1, isr=(LEADER,), config=ReplicationConfig(requires_sync=False))
+        write(partition, b"x")
+        outcomes = Outcomes()
+        partition.when_readable(Offset(1), outcomes)
         assert outcomes.told == [None]
 
     run(scenario)
