@@ -132,11 +132,13 @@ class Outbox:
                 return 0
             region.advance(sent)
             self._drop_if_empty(region)
-            if sent < wanted:  # The socket is full: another try now would only be told so.
-                self._waits_for_room = True
-                room.watch(self._has_room)
-            return sent
-        # The transport is in use: queue one chunk and let it say when to go on.
+            if sent == wanted:
+                return sent
+            # The socket is full: another try now would only be told so.
+            self._waits_for_room = room.watch(self._has_room)
+            if self._waits_for_room or not len(region):
+                return sent
+        # The transport is in use, or must be: queue one chunk and let it say when to go on.
         chunk = region.read(COPY_CHUNK_BYTES)
         if not chunk:
             self._give_up()

@@ -1,7 +1,7 @@
 """A plain socket beside the transport that owns it: written to directly, and watched for room.
 
-Event loops refuse to watch a descriptor that belongs to a transport, so a duplicate is watched. It must be closed when
-the connection is lost: until then the peer would not see the end of it.
+Event loops refuse to watch a descriptor that belongs to a transport, so a duplicate is watched; it exists only while
+it is watched, so that a connection needs one descriptor otherwise.
 """
 
 import asyncio
@@ -14,31 +14,40 @@ class SocketRoom:
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, send_buffer_bytes: int) -> None:
         """A bounded send buffer keeps a reply from running far ahead of its reader; -1 leaves it to the system."""
         self._loop = loop
-        self._duplicate = socket.socket(fileno=os.dup(descriptor))
-        if send_buffer_bytes != -1:
-            self._duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-        self._watched = False
+        #: Of the transport: valid until the connection is lost.
+        self.descriptor = descriptor
+        self._watched: int | None = None
         self._turn: asyncio.Handle | None = None
-        self.descriptor = self._duplicate.fileno()
+        if send_buffer_bytes != -1:
+            borrowed = socket.socket(fileno=descriptor)
+            borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+            borrowed.detach()
 
-    def watch(self, has_room: Callable[[], None]) -> None:
-        """Call whenever there is room, until ``unwatch``. A long reply fills the socket many times under one watch."""
-        if not self._watched:
-            self._watched = True
-            self._loop.add_writer(self.descriptor, has_room)
+    def watch(self, has_room: Callable[[], None]) -> bool:
+        """Call whenever there is room, until ``unwatch``. A long reply fills the socket many times under one watch.
+
+        False where there is no descriptor left to watch with.
+        """
+        if self._watched is None:
+            try:
+                self._watched = os.dup(self.descriptor)
+            except OSError:
+                return False
+            self._loop.add_writer(self._watched, has_room)
+        return True
 
     def take_turns(self, goes_on: Callable[[], None]) -> None:
         """Call after whatever else is due now; who watches is called then anyway."""
-        if not self._watched:
+        if self._watched is None:
             self._turn = self._loop.call_soon(goes_on)
 
     def unwatch(self) -> None:
-        if self._watched:
-            self._watched = False
-            self._loop.remove_writer(self.descriptor)
+        if self._watched is not None:
+            self._loop.remove_writer(self._watched)
+            os.close(self._watched)
+            self._watched = None
 
     def close(self) -> None:
         self.unwatch()
         if self._turn is not None:
             self._turn.cancel()
-        self._duplicate.close()

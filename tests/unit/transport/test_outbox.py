@@ -95,9 +95,12 @@ class FakeRoom:
         self.descriptor = descriptor
         self.has_room: Callable[[], None] | None = None
         self.turns = 0
+        self.has_descriptors = True
 
-    def watch(self, has_room: Callable[[], None]) -> None:
-        self.has_room = has_room
+    def watch(self, has_room: Callable[[], None]) -> bool:
+        if self.has_descriptors:
+            self.has_room = has_room
+        return self.has_descriptors
 
     def take_turns(self, goes_on: Callable[[], None]) -> None:
         self.turns += 1
@@ -184,6 +187,21 @@ def test_a_reader_that_does_not_read_holds_back_the_file_and_not_the_memory(
     assert outbox.is_blocked
     assert room.has_room is not None
     assert not transport.queued
+
+
+def test_a_reply_goes_on_where_no_descriptor_is_left_to_watch_the_socket_with(
+    sockets: tuple[socket.socket, socket.socket], real_file: RealFile
+) -> None:
+    ours, theirs = sockets
+    transport = FakeTransport()
+    room = FakeRoom(ours.fileno())
+    room.has_descriptors = False
+    outbox = outbox_of(transport, room)
+
+    outbox.send([region(real_file, 0, 3_000_000)])
+
+    assert drain(outbox, transport, room, theirs, 3_000_000) == real_file.read(0, 3_000_000)
+    assert not outbox.is_blocked
 
 
 def test_a_long_reply_lets_others_have_their_turn(
