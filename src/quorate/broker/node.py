@@ -51,6 +51,7 @@ from quorate.metadata.effective_configs import broker_value
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.image_difference import difference
 from quorate.metadata.placement import LeaderPlacement
+from quorate.metadata.topic_names import is_reserved
 from quorate.replication.leader import ReplicationConfig
 from quorate.storage.closing import DELETED_SUFFIX
 from quorate.transport.peer_config import PeerIdentity
@@ -277,10 +278,11 @@ class Node:
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Make topics that a client asked for; returns why not for those that could not be made."""
-        outcomes = await self.metadata.submit([CreateTopic(name=name) for name in names])
+        allowed = [name for name in names if not is_reserved(name)]
+        outcomes = await self.metadata.submit([CreateTopic(name=name) for name in allowed])
         return {
             name: outcome.code
-            for name, outcome in zip(names, outcomes, strict=True)
+            for name, outcome in zip(allowed, outcomes, strict=True)
             if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
 

@@ -10,6 +10,7 @@ import msgspec
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition import OfflinePartition, Partition
+from quorate.broker.partition_folders import partition_folder, partition_index
 from quorate.broker.partition_settings import partition_settings
 from quorate.broker.replication.messages import PartitionKey
 from quorate.broker.replication.replication import Replication
@@ -113,12 +114,12 @@ class Partitions:
         """At the start: logs of topics that were deleted, or of replicas that moved away, while this node was down."""
         for name in self._disk.list_directory(self._data_dir):
             directory = f"{self._data_dir}/{name}"
-            _, _, index = name.rpartition("-")
-            topic_id = read_topic_id(self._disk, directory) if index.isdigit() else None
-            if topic_id is None:
+            index = partition_index(name)
+            topic_id = None if index is None else read_topic_id(self._disk, directory)
+            if index is None or topic_id is None:
                 continue
             topic = self._image.topic_by_id(topic_id)
-            state = None if topic is None else topic.partitions.get(PartitionIndex(int(index)))
+            state = None if topic is None else topic.partitions.get(index)
             if state is None or self._view.node_id not in state.replicas:
                 logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, name, topic_id)
                 remove_log(self._disk, directory)
@@ -209,7 +210,10 @@ class Partitions:
         )
 
     def _open(self, identity: TopicPartition) -> Partition | OfflinePartition:
-        directory = f"{self._data_dir}/{identity.topic}-{identity.partition}"
+        try:
+            directory = partition_folder(self._data_dir, identity.topic, identity.partition)
+        except KafkaError as reserved:
+            return OfflinePartition(identity, reserved)
         try:
             self._set_aside_stray(directory, identity.topic_id)
             settings = partition_settings(self._image, self._view, identity.topic)

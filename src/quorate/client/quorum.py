@@ -10,6 +10,7 @@ from quorate.client.brokers import ask_other_than
 from quorate.client.cluster import Cluster
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term
+from quorate.metadata.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -20,8 +21,6 @@ from quorate.protocol.messages.describe_quorum import (
     ResponsePartitionData,
 )
 from quorate.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-
-_METADATA_TOPIC = "__cluster_metadata"
 
 
 class QuorumMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +57,7 @@ class Quorum:
     def describe(self) -> QuorumDescription:
         """Asks once: that a quorum has no leader now is an answer, and not a reason to wait."""
         request = DescribeQuorumRequest(
-            topics=[RequestTopicData(topic_name=_METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)])]
+            topics=[RequestTopicData(topic_name=CLUSTER_METADATA, partitions=[RequestPartitionData(partition_index=0)])]
         )
         answer = self._cluster.ask_any(request, DescribeQuorumResponse)
         check(answer.error_code, "describe the quorum", answer.error_message)

@@ -8,6 +8,8 @@ from quorate.kernel.ids import TopicName
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
 TRANSACTION_STATE = TopicName("__transaction_state")
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+#: Names the metadata log where clients ask about the quorum. No topic can have it.
+CLUSTER_METADATA = TopicName("__cluster_metadata")
 
 _MAX_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -26,6 +28,21 @@ def check_topic_name(name: str) -> TopicName:
     else:
         return TopicName(name)
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the name is legal but stands for something that is not a topic."""
+    return name == CLUSTER_METADATA
+
+
+def check_new_topic_name(name: str) -> TopicName:
+    """The name as that of a topic which may be created. A reserved one is refused as Apache Kafka refuses it."""
+    if is_reserved(name):
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"The name {name} is reserved for the cluster's metadata log: choose another one.",
+        )
+    return check_topic_name(name)
 
 
 def collision_key(name: str) -> str:

@@ -19,7 +19,7 @@ from quorate.metadata.image import MetadataImage, PartitionState, Topic
 from quorate.metadata.image_draft import partition_state
 from quorate.metadata.placement import place_partitions
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
-from quorate.metadata.topic_names import can_collide, check_topic_name, collision_key
+from quorate.metadata.topic_names import can_collide, check_new_topic_name, collision_key, is_reserved
 
 MAX_PARTITIONS_PER_TOPIC = 10_000
 
@@ -27,7 +27,7 @@ MAX_PARTITIONS_PER_TOPIC = 10_000
 def create_topic(
     image: MetadataImage, rules: ElectionRules, command: c.CreateTopic, new_uuid: Callable[[], UUID]
 ) -> Decision:
-    name = check_topic_name(command.name)
+    name = check_new_topic_name(command.name)
     existing = image.topics.get(name)
     if existing is not None and existing.topic_id == command.topic_id:
         return Decision(topic=existing)
@@ -57,7 +57,7 @@ def delete_topic(image: MetadataImage, topic_id: TopicId) -> Decision:
 
 def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.CreatePartitions) -> Decision:
     topic = image.topics.get(command.name)
-    if topic is None:
+    if topic is None or is_reserved(command.name):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")
     existing = len(topic.partitions)
     added = command.total_count - existing

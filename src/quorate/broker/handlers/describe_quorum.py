@@ -9,6 +9,7 @@ from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import Describe, Description, MemberProgress
 from quorate.kernel.address import parse_address
 from quorate.kernel.errors import ErrorCode
+from quorate.metadata.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -19,7 +20,6 @@ from quorate.protocol.messages.describe_quorum import (
 )
 from quorate.protocol.messages.describe_quorum import Node as QuorumNode
 
-_TOPIC = "__cluster_metadata"
 _LISTENER = "PEER"
 #: The first version that says where the members are.
 _NODES_VERSION = 2
@@ -55,7 +55,7 @@ async def _describe(node: Node, context: RequestContext, request: DescribeQuorum
 
 
 def _partition(description: Description, topic: str, index: int) -> ResponsePartitionData:
-    if (topic, index) != (_TOPIC, 0):
+    if (topic, index) != (CLUSTER_METADATA, 0):
         return ResponsePartitionData(
             partition_index=index,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -31,7 +31,10 @@ from quorate.storage.log import PartitionLog
 
 T = TypeVar("T")
 
-LOG_DIRECTORY = "__cluster_metadata-0"
+#: No topic's partition can have a folder of this name (``broker.partition_folders``).
+LOG_DIRECTORY = "metadata-log"
+#: Where earlier versions kept it.
+_OLD_LOG_DIRECTORY = "__cluster_metadata-0"
 _CONFIG = LogConfig(retention_ms=NO_LIMIT, max_message_bytes=2**31 - 1, segment_bytes=64 << 20)
 _READ_BYTES = 1 << 20
 _CRC_LINE = b"\n%08x\n"
@@ -53,6 +56,7 @@ class RaftStorage:
         self._clock = clock
         self._state_path = f"{data_dir}/quorum-state"
         self._snapshot_path = f"{data_dir}/quorum-snapshot"
+        _move_old_log(disk, data_dir)
         self._log = PartitionLog.open(disk, f"{data_dir}/{LOG_DIRECTORY}", _CONFIG)
 
     def restore(self) -> RestoredQuorum:
@@ -144,6 +148,19 @@ class RaftStorage:
             return decoder.decode(content)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise _damaged(path, str(error)) from None
+
+
+def _move_old_log(disk: Disk, data_dir: str) -> None:
+    names = disk.list_directory(data_dir)
+    if _OLD_LOG_DIRECTORY not in names:
+        return
+    if LOG_DIRECTORY in names:
+        raise QuorateError(
+            f"{data_dir} has two metadata logs, {LOG_DIRECTORY} and {_OLD_LOG_DIRECTORY}, as an earlier version has "
+            "run here since: keep the one that this node is to go on with, and move the other out of the data folder"
+        )
+    disk.rename(f"{data_dir}/{_OLD_LOG_DIRECTORY}", f"{data_dir}/{LOG_DIRECTORY}")
+    disk.sync_directory(data_dir)
 
 
 def _damaged(path: str, why: str) -> QuorateError:

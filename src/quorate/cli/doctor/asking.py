@@ -15,6 +15,7 @@ from quorate.client.errors import NoBrokerAnswered, UnsupportedApi
 from quorate.client.node_conditions import NodeCondition, ask_conditions
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NO_NODE, NodeId, Term
+from quorate.metadata.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -26,7 +27,6 @@ from quorate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _NO_AUTO_CREATION_VERSION = 4
 _FENCED_BROKERS_VERSION = 2
-_METADATA_TOPIC = "__cluster_metadata"
 #: What a node answers that finds no leader of the quorum.
 _QUORUM_LEADERLESS = frozenset(
     {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE}
@@ -128,7 +128,7 @@ def _ask_registered(connection: Connection) -> dict[Broker, bool]:
 
 def _ask_quorum(connection: Connection) -> QuorumClaim | None:
     partition = RequestPartitionData(partition_index=0)
-    request = DescribeQuorumRequest(topics=[RequestTopicData(topic_name=_METADATA_TOPIC, partitions=[partition])])
+    request = DescribeQuorumRequest(topics=[RequestTopicData(topic_name=CLUSTER_METADATA, partitions=[partition])])
     try:
         version = connection.versions.choose(DescribeQuorumRequest)
         answer = connection.ask(request, DescribeQuorumResponse, version)

@@ -160,3 +160,23 @@ def test_a_snapshot_that_was_taken_away_is_missed() -> None:
 
     with pytest.raises(QuorateError, match=r"^/data/quorum-snapshot is missing: restore it"):
         open_storage(disk).restore()
+
+
+def test_a_log_in_the_folder_of_a_topic_is_moved_at_the_first_start() -> None:
+    disk = new_disk()
+    open_storage(disk).persist(ready(term=1, entries=[entry(0, 1), entry(1, 1)]))
+    disk.rename(f"{DATA_DIR}/{LOG_DIRECTORY}", f"{DATA_DIR}/__cluster_metadata-0")
+    disk.sync_directory(DATA_DIR)
+
+    assert restart(disk).entries == (entry(0, 1), entry(1, 1))
+    assert restart(disk).entries == (entry(0, 1), entry(1, 1))
+    assert "__cluster_metadata-0" not in disk.list_directory(DATA_DIR)
+
+
+def test_two_metadata_logs_are_refused() -> None:
+    disk = new_disk()
+    open_storage(disk).persist(ready(term=1, entries=[entry(0, 1)]))
+    disk.make_directory(f"{DATA_DIR}/__cluster_metadata-0")
+
+    with pytest.raises(QuorateError, match=r"two metadata logs.*move the other out of the data folder"):
+        open_storage(disk)
