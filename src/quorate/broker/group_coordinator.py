@@ -13,6 +13,7 @@ import msgspec
 from quorate.broker.coordinator_answers import vouched_for
 from quorate.broker.group_shard_runner import GroupShardRunner
 from quorate.broker.group_topics import ImageTopics
+from quorate.broker.topic_patterns import TopicPatterns
 from quorate.groups.commands import (
     Command,
     EndTransaction,
@@ -23,6 +24,7 @@ from quorate.groups.commands import (
     Result,
 )
 from quorate.groups.config import GroupConfig
+from quorate.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
 from quorate.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from quorate.groups.partitioning import partition_for_group
 from quorate.groups.refusal import binds, refusal
@@ -54,7 +56,8 @@ class GroupCoordinator:
         self._node = node
         self._runners: dict[PartitionIndex, GroupShardRunner] = {}
         self._group_configs = node.metadata.image.group_configs
-        self._topics = ImageTopics(node.metadata.image, node.metadata.image.version)
+        self._patterns = TopicPatterns(node.loop, node.executor)
+        self._topics = ImageTopics(node.metadata.image, node.metadata.image.version, self._patterns.matches)
 
     def start(self) -> None:
         metadata = self._node.metadata
@@ -78,6 +81,14 @@ class GroupCoordinator:
             result = await vouched_for(answer, binds, runner, self._node.metadata, otherwise=result)
         assert isinstance(result, result_type)
         return result
+
+    async def heartbeat(self, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult:
+        """Have the shard carry it out when the topics are known that the group's patterns match."""
+        runner = self._runner_for(command.group_id)
+        unresolved = set() if runner is None else runner.unresolved_patterns(command)
+        if unresolved:
+            await self._patterns.look_up(unresolved, self._topics)
+        return await self.ask(command.group_id, command, ConsumerGroupHeartbeatResult)
 
     async def end_transaction(self, index: PartitionIndex, end: TransactionEnd) -> ErrorCode:
         """Write the end of a transaction to a partition of the offsets topic, and decide what it left pending there."""

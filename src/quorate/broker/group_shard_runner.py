@@ -14,6 +14,7 @@ from itertools import count
 
 from quorate.broker.partition import Partition
 from quorate.groups.commands import Command, Result
+from quorate.groups.consumer.commands import ConsumerGroupHeartbeat
 from quorate.groups.consumer.settings import ConsumerGroupSettings
 from quorate.groups.consumer.topics import ClusterTopics
 from quorate.groups.effects import (
@@ -100,6 +101,9 @@ class GroupShardRunner:
 
     def settings_changed(self, settings: Mapping[GroupId, ConsumerGroupSettings]) -> None:
         self._report(GroupSettingsChanged(settings=settings))
+
+    def unresolved_patterns(self, command: ConsumerGroupHeartbeat) -> set[str]:
+        return self._shard.unresolved_patterns(command)
 
     def ask(self, command: Command) -> asyncio.Future[Result]:
         token = Token(next(self._tokens))

@@ -87,6 +87,10 @@ class GroupCoordinatorShard:
         """Apply the marker that ended a transaction; as ``replay``."""
         self._book.state.end_transaction(producer_id, is_commit=is_commit)
 
+    def unresolved_patterns(self, command: ConsumerGroupHeartbeat) -> set[str]:
+        """What the heartbeat's group has to be told the matching topics of, before the heartbeat is handled."""
+        return self._consumer_groups.unresolved_patterns(command)
+
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Apply one event; return what the broker must carry out, in order."""
         effects = self._dispatch(event, now_ms)

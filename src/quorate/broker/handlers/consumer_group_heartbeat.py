@@ -2,7 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
+from quorate.groups.consumer.commands import ConsumerGroupHeartbeat
 from quorate.groups.consumer.partitions import AssignedPartition, Partitions, by_topic
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.consumer_group_heartbeat import (
@@ -39,7 +39,7 @@ async def _heartbeat(
         client_host=f"/{context.client_host}",
         chooses_member_id=context.api_version >= _MEMBER_CHOOSES_ID_FROM,
     )
-    result = await node.groups.ask(command.group_id, command, ConsumerGroupHeartbeatResult)
+    result = await node.groups.heartbeat(command)
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.message,

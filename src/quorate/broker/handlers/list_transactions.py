@@ -1,33 +1,27 @@
 """ListTransactions, versions 0 to 2: the transactional ids that this node coordinates, by state, producer and age."""
 
-import re
-
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import ProducerId
+from quorate.kernel.ids import ProducerId, TransactionalId
+from quorate.kernel.pattern import InvalidPattern, compile_pattern
 from quorate.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
 from quorate.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from quorate.transactions.commands import ListTransactions
-from quorate.transactions.transaction import TransactionState
+from quorate.transactions.transaction import Transaction, TransactionState
 
+Transactions = tuple[tuple[TransactionalId, Transaction], ...]
 _STATES = {state.kafka_name: state for state in TransactionState}
 
 
 def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
-    try:
-        pattern = re.compile(request.transactional_id_pattern or "")
-    except re.error:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    return _list(node, request, pattern if request.transactional_id_pattern else None)
+    return _list(node, request)
 
 
-async def _list(
-    node: Node, request: ListTransactionsRequest, pattern: re.Pattern[str] | None
-) -> ListTransactionsResponse:
+async def _list(node: Node, request: ListTransactionsRequest) -> ListTransactionsResponse:
     unknown = [name for name in request.state_filters if name not in _STATES]
     if unknown and len(unknown) == len(request.state_filters):
         return ListTransactionsResponse(unknown_state_filters=unknown)
@@ -37,6 +31,14 @@ async def _list(
         min_duration_ms=request.duration_filter,
     )
     result = await node.transactions.list_transactions(command)
+    transactions = result.transactions
+    if request.transactional_id_pattern:
+        try:
+            transactions = await node.loop.run_in_executor(
+                node.executor, _matching, request.transactional_id_pattern, transactions
+            )
+        except InvalidPattern:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     return ListTransactionsResponse(
         error_code=result.error,
         unknown_state_filters=unknown,
@@ -46,10 +48,15 @@ async def _list(
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.kafka_name,
             )
-            for transactional_id, transaction in result.transactions
-            if pattern is None or pattern.fullmatch(transactional_id)
+            for transactional_id, transaction in transactions
         ],
     )
+
+
+def _matching(pattern: str, transactions: Transactions) -> Transactions:
+    """Runs in a worker thread: however cheap one match is, there may be many transactional ids."""
+    compiled = compile_pattern(pattern)
+    return tuple(each for each in transactions if compiled.matches(each[0]))
 
 
 API = Api(request=ListTransactionsRequest, min_version=0, max_version=2, handle=handle)

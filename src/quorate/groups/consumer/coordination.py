@@ -53,6 +53,15 @@ class ConsumerGroups:
     def settings(self, group_id: GroupId) -> ConsumerGroupSettings:
         return self.own_settings.get(group_id, self.config.consumer)
 
+    def unresolved_patterns(self, command: ConsumerGroupHeartbeat) -> set[str]:
+        group = self.book.consumer.get(command.group_id) or ConsumerGroup(command.group_id)
+        if not command.pattern and group.seen_topics_version == self.topics.version:
+            return set()
+        patterns = group.unresolved_patterns(self.topics.names_version)
+        if command.pattern and not group.is_resolved(command.pattern, self.topics.names_version):
+            patterns.add(command.pattern)
+        return patterns
+
     def heartbeat(self, token: Token, command: ConsumerGroupHeartbeat, now_ms: int) -> list[Effect]:
         settings = self.settings(command.group_id)
         try:

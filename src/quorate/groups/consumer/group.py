@@ -49,6 +49,8 @@ class ConsumerGroup:
         self._instances: dict[str, MemberId] = {}
         # Not replicated: the version of the topics that this coordinator has last looked at for the group.
         self.seen_topics_version: int | None = None
+        # Not replicated: which version of the names each pattern was last looked up in, whatever was found.
+        self._looked_up: dict[str, int] = {}
 
     def copy(self) -> "ConsumerGroup":
         other = ConsumerGroup(self.group_id)
@@ -77,6 +79,7 @@ class ConsumerGroup:
             case PatternRecord(key=pattern_key, value=resolved):
                 if resolved is None:
                     self.patterns.pop(pattern_key.pattern, None)
+                    self._looked_up.pop(pattern_key.pattern, None)
                 else:
                     self.patterns[pattern_key.pattern] = resolved
             case _:
@@ -141,6 +144,20 @@ class ConsumerGroup:
         """The topics that the member names, and those that its pattern was resolved to."""
         resolved = None if member.pattern is None else self.patterns.get(member.pattern)
         return member.topics if resolved is None else member.topics | resolved.topics
+
+    def used_patterns(self) -> set[str]:
+        return {member.pattern for member in self.members.values() if member.pattern}
+
+    def unresolved_patterns(self, names_version: int) -> set[str]:
+        """Patterns that members use and that were not looked up in this version of the topics' names."""
+        return {pattern for pattern in self.used_patterns() if not self.is_resolved(pattern, names_version)}
+
+    def pattern_looked_up(self, pattern: str, names_version: int) -> None:
+        self._looked_up[pattern] = names_version
+
+    def is_resolved(self, pattern: str, names_version: int) -> bool:
+        known = self.patterns.get(pattern)
+        return known is not None and names_version in (known.version, self._looked_up.get(pattern))
 
     def subscribed_topics(self) -> frozenset[TopicName]:
         return frozenset().union(*(self.subscription(member) for member in self.members.values()))

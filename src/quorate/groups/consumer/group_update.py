@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from quorate.groups.consumer.assignment_problem import AssignmentProblem
 from quorate.groups.consumer.group import ConsumerGroup
 from quorate.groups.consumer.partitions import Partitions
-from quorate.groups.consumer.pattern import matching_topics
 from quorate.groups.consumer.range_assignor import assign_ranges
 from quorate.groups.consumer.reconciliation import reconcile
 from quorate.groups.consumer.records import (
@@ -90,24 +89,27 @@ class GroupUpdate:
         group = self.group
         if not has_changed and group.seen_topics_version == topics.version:
             return
-        self._resolve_patterns(topics, now_ms)
+        is_resolved = self._resolve_patterns(topics, now_ms)
         hash_of_topics = metadata_hash(topics, group.subscribed_topics())
-        group.seen_topics_version = topics.version
+        group.seen_topics_version = topics.version if is_resolved else None
         if has_changed or hash_of_topics != group.metadata_hash:
             self.set_epoch(group.epoch + 1, hash_of_topics)
 
-    def _resolve_patterns(self, topics: ClusterTopics, now_ms: int) -> None:
-        used = {member.pattern for member in self.group.members.values() if member.pattern is not None}
-        for pattern in self.group.patterns.keys() - used:
-            self._add(PatternRecord(key=PatternKey(group_id=self.group.group_id, pattern=pattern), value=None))
-        for pattern in sorted(used):
-            known = self.group.patterns.get(pattern)
-            if known is not None and known.version == topics.names_version:
+    def _resolve_patterns(self, topics: ClusterTopics, now_ms: int) -> bool:
+        """Returns whether all are resolved; what is not yet known keeps the topics that it had."""
+        group = self.group
+        for pattern in group.patterns.keys() - group.used_patterns():
+            self._add(PatternRecord(key=PatternKey(group_id=group.group_id, pattern=pattern), value=None))
+        for pattern in sorted(group.unresolved_patterns(topics.names_version)):
+            found = topics.matching(pattern)
+            if found is None:
                 continue
-            found = matching_topics(pattern, topics.names())
+            known = group.patterns.get(pattern)
             if known is None or known.topics != found:
                 value = ResolvedPattern(topics=found, version=topics.names_version, timestamp_ms=now_ms)
-                self._add(PatternRecord(key=PatternKey(group_id=self.group.group_id, pattern=pattern), value=value))
+                self._add(PatternRecord(key=PatternKey(group_id=group.group_id, pattern=pattern), value=value))
+            group.pattern_looked_up(pattern, topics.names_version)
+        return not group.unresolved_patterns(topics.names_version)
 
     def assign(self, topics: ClusterTopics, default_assignor: str, now_ms: int) -> None:
         """Make the target assignment of the group's epoch, unless it is there."""

@@ -8,9 +8,8 @@ from quorate.groups.consumer.commands import (
     LEAVE_FOR_A_WHILE_EPOCH,
     ConsumerGroupHeartbeat,
 )
-from quorate.groups.consumer.pattern import compile_pattern
-from quorate.groups.consumer.pattern_program import InvalidPattern
 from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.pattern import InvalidPattern, compile_pattern
 
 
 def check_request(command: ConsumerGroupHeartbeat, assignors: Collection[str]) -> None:

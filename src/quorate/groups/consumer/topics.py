@@ -29,7 +29,9 @@ class ClusterTopics(Protocol):
 
     def shape(self, name: TopicName) -> TopicShape | None: ...
     def name_of(self, topic_id: TopicId) -> TopicName | None: ...
-    def names(self) -> Iterable[TopicName]: ...
+    def matching(self, pattern: str) -> frozenset[TopicName] | None:
+        """The topics whose names match; None where nobody has looked yet: that takes too long to be done here."""
+        ...
 
 
 class NoTopics:
@@ -44,8 +46,8 @@ class NoTopics:
     def name_of(self, topic_id: TopicId) -> TopicName | None:  # noqa: ARG002 - the port's signature
         return None
 
-    def names(self) -> Iterable[TopicName]:
-        return ()
+    def matching(self, pattern: str) -> frozenset[TopicName] | None:  # noqa: ARG002 - the port's signature
+        return None
 
 
 def metadata_hash(topics: ClusterTopics, subscribed: Iterable[TopicName]) -> int:

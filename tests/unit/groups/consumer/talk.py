@@ -20,6 +20,7 @@ from quorate.groups.effects import TopicsChanged
 from quorate.groups.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.pattern import compile_pattern
 from tests.unit.groups.conversation import AT_ONCE, GROUP, REBALANCE_TIMEOUT_MS, Conversation
 
 
@@ -29,6 +30,8 @@ class FakeTopics:
     def __init__(self, **partition_counts: int) -> None:
         self._shapes: dict[TopicName, TopicShape] = {}
         self.version = self.names_version = 0
+        self.lookups = 0
+        self.is_looked_up = True
         for name, count in partition_counts.items():
             self.set(name, count)
 
@@ -51,8 +54,11 @@ class FakeTopics:
     def name_of(self, topic_id: TopicId) -> TopicName | None:
         return next((name for name, shape in self._shapes.items() if shape.topic_id == topic_id), None)
 
-    def names(self) -> Iterable[TopicName]:
-        return self._shapes
+    def matching(self, pattern: str) -> frozenset[TopicName] | None:
+        if not self.is_looked_up:
+            return None
+        self.lookups += 1
+        return frozenset(map(TopicName, compile_pattern(pattern).matching(self._shapes)))
 
     def partitions(self, *names: str) -> Partitions:
         return frozenset(

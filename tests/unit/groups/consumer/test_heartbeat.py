@@ -206,6 +206,35 @@ def test_pattern_finds_topics_now_and_later() -> None:
     assert cleared.assignment == talk.topics.partitions("payments")
 
 
+def test_a_pattern_is_looked_up_once_for_each_change_of_the_topics_names() -> None:
+    talk = ConsumerConversation(FakeTopics(orders_eu=1))
+    a = talk.consumer("a", topics=None, pattern="orders_.*")
+    a.beat()
+    talk.topics.set("payments", 1)  # Another name, and none that matches.
+    a.beat()
+    looked_up = talk.topics.lookups
+    for partitions in range(2, 6):
+        talk.topics.set("payments", partitions)
+        a.beat()
+
+    assert looked_up == talk.topics.lookups == 2
+
+
+def test_a_pattern_that_nobody_has_looked_up_yet_keeps_the_topics_that_it_had() -> None:
+    talk = ConsumerConversation(FakeTopics(orders_eu=1))
+    a = talk.consumer("a", topics=None, pattern="orders_.*")
+    a.beat()
+    talk.topics.set("orders_us", 1)
+    talk.topics.is_looked_up = False
+    a.beat()
+    assert a.owned == talk.topics.partitions("orders_eu")
+
+    talk.topics.is_looked_up = True
+    a.beat()
+
+    assert a.owned == talk.topics.partitions("orders_eu", "orders_us")
+
+
 def test_bad_requests_are_refused_with_what_is_wrong() -> None:
     talk = ConsumerConversation()
 

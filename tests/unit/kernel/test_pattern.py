@@ -1,4 +1,4 @@
-"""Topic patterns: RE2's syntax, whole names, and linear time for everything."""
+"""Patterns of clients: RE2's syntax, whole names, and linear time for everything."""
 
 import re
 from contextlib import suppress
@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.groups.consumer.pattern import TopicPattern, compile_pattern, matching_topics
-from quorate.groups.consumer.pattern_program import InvalidPattern
-from quorate.kernel.ids import TopicName
+from quorate.kernel.pattern import InvalidPattern, Pattern, _outcome, compile_pattern
 
 
 @pytest.mark.parametrize(
@@ -42,7 +40,7 @@ from quorate.kernel.ids import TopicName
     ],
 )
 def test_names_that_match_as_a_whole(pattern: str, matching: list[str], others: list[str]) -> None:
-    compiled = TopicPattern(pattern)
+    compiled = Pattern(pattern)
 
     assert [name for name in matching + others if compiled.matches(name)] == matching
 
@@ -52,7 +50,7 @@ def test_names_that_match_as_a_whole(pattern: str, matching: list[str], others: 
     [
         "(", ")", "(a", "[", "[a", "[z-a]", "[[:nothing:]]", "*", "+a", "a**", "a{2}{3}", "a{3,2}", "a{1001}",
         "(a{1000}){1000}", "\\", r"\1", r"(a)\1", r"\k", "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "(?P=name)",
-        "(?P<n>a)(?P<n>b)", r"\p{Nothing}", r"\x{110000}", "(" * 2_000,
+        r"\p{Nothing}", r"\x{110000}", "(" * 2_000,
     ],
 )  # fmt: skip
 def test_what_is_no_pattern_of_re2_is_refused(pattern: str) -> None:
@@ -68,20 +66,50 @@ patterns = st.lists(st.lists(repeated | assertions, max_size=4).map("".join), mi
 
 @given(pattern=patterns, name=st.text("ab.-_", min_size=1, max_size=8))
 def test_plain_patterns_match_what_python_matches(pattern: str, name: str) -> None:
-    assert TopicPattern(pattern).matches(name) == bool(re.fullmatch(pattern, name))
+    assert Pattern(pattern).matches(name) == bool(re.fullmatch(pattern, name))
 
 
 @given(text=st.text(max_size=30))
 def test_no_text_does_worse_than_be_refused(text: str) -> None:
     with suppress(InvalidPattern):
-        TopicPattern(text).matches("orders")
+        Pattern(text).matches("orders")
 
 
 def test_a_pattern_that_would_make_others_backtrack_forever_takes_a_moment() -> None:
-    assert not TopicPattern("(x+x+)+y|(a|aa)+b").matches("x" * 249)
+    assert not Pattern("(x+x+)+y|(a|aa)+b").matches("x" * 249)
 
 
-def test_topics_are_found_by_pattern() -> None:
-    names = [TopicName(name) for name in ("orders", "orders.eu", "payments")]
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((.?){1000}){9}x",
+        "[xy]{0,1000}" * 20,
+        "(x?)" * 8_000,
+        r"(?i)\pL" * 500,
+        r"(\pL?){300}",
+        ".{900}",
+        "a{999999999}",
+    ],
+    ids=lambda pattern: pattern[:16],
+)
+def test_a_pattern_that_is_costly_to_compile_or_to_match_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidPattern):
+        compile_pattern(pattern)
 
-    assert matching_topics("orders.*", names) == {"orders", "orders.eu"}
+
+def test_patterns_that_people_write_are_within_the_budget() -> None:
+    assert Pattern(r"(?i)[\pL\pN_.-]+").matches("Bücher.2")
+    assert Pattern("|".join(f"orders-{region}-{n}" for region in ("eu", "us") for n in range(150))).matches(
+        "orders-us-7"
+    )
+
+
+def test_few_compiled_patterns_are_kept() -> None:
+    for number in range(100):
+        compile_pattern(f"orders-{number}")
+
+    assert _outcome.cache_info().currsize <= 8
+
+
+def test_names_are_found_by_pattern() -> None:
+    assert compile_pattern("orders.*").matching(["orders", "orders.eu", "payments"]) == {"orders", "orders.eu"}
