@@ -19,6 +19,8 @@ from benchmarks.connection import RequestFailed
 from benchmarks.contenders.contender import ContenderFailed
 from benchmarks.data_source import cases as data_source
 from benchmarks.data_source.measure import measure_data_source
+from benchmarks.loop import cases as loop
+from benchmarks.loop.measure import measure_loop
 from benchmarks.report import Environment, describe_environment, make_report, render, save
 from benchmarks.restore import cases as restore
 from benchmarks.restore.measure import measure_restore
@@ -54,6 +56,8 @@ def main() -> int:
             _measure_node(options, settings, environment)
         if _wants_cluster(options):
             measure_cluster(_cluster_choice(options), environment, _say)
+        if _wants_loop(options):
+            measure_loop(_words(options, loop.PREFIX), environment, _say, quick=options.quick)
         if _wants_backup(options):
             measure_backup(options.only, environment, _say, quick=options.quick)
         if _wants_restore(options):
@@ -85,7 +89,7 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 def _node_words(options: argparse.Namespace) -> list[str]:
     """Which measures of one node are asked for; none where all are."""
-    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, restore.PREFIX, _NODE)
+    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, loop.PREFIX, restore.PREFIX, _NODE)
     return [word for word in options.only if not word.startswith(others)]
 
 
@@ -93,9 +97,17 @@ def _wants_cluster(options: argparse.Namespace) -> bool:
     return _wants_in_full_runs(options, cluster.PREFIX)
 
 
+def _wants_loop(options: argparse.Namespace) -> bool:
+    return options.systems != "apache-kafka" and _wants_in_full_runs(options, loop.PREFIX)
+
+
+def _words(options: argparse.Namespace, prefix: str) -> tuple[str, ...]:
+    return tuple(word for word in options.only if word.startswith(prefix))
+
+
 def _cluster_choice(options: argparse.Namespace) -> Choice:
     return Choice(
-        words=tuple(word for word in options.only if word.startswith(cluster.PREFIX)),
+        words=_words(options, cluster.PREFIX),
         quick=options.quick,
         durabilities=(options.durability,) if options.durability else tuple(Durability),
         systems=options.systems,
@@ -137,8 +149,8 @@ def _parse_arguments() -> argparse.Namespace:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, backup, restore,"
-        " data-source",
+        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, loop, backup,"
+        " restore, data-source",
     )
     parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")

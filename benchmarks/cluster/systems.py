@@ -65,7 +65,7 @@ class QuorateClusterNode:
         self.address = (host, free_port())
         self.peer_address = f"{host}:{free_port()}"
         self.config_path = folder / f"node-{node_id}.toml"
-        self._log_path = folder / f"node-{node_id}.log"
+        self.log_path = folder / f"node-{node_id}.log"
         self._command_start = [*command_start, *_program(node_id, profile)]
         self._process: ChildProcess | None = None
 
@@ -79,7 +79,7 @@ class QuorateClusterNode:
         return self._process is not None
 
     def launch(self) -> None:
-        self._process = ChildProcess([*self._command_start, "serve", "--config", str(self.config_path)], self._log_path)
+        self._process = ChildProcess([*self._command_start, "serve", "--config", str(self.config_path)], self.log_path)
 
 
 class QuorateCluster:
