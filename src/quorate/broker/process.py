@@ -17,6 +17,7 @@ from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.storage.os_disk import OsDisk
 from quorate.transport.connection import ConnectionLimits
+from quorate.transport.reserved_address import ReservedAddress, listen_error
 from quorate.transport.server import ListenerConfig, Server
 
 logger = logging.getLogger(__name__)
@@ -85,9 +86,14 @@ async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested
 
 
 async def start_node(node: Node) -> Server:
-    """Bring the node up and open its door to clients."""
+    """Bring the node up and open its door to clients. The cluster gets to know it only when it has its addresses."""
+    with ReservedAddress(node.config.listen) as reserved:
+        await node.start(node.config.advertised or node.config.listen)
+        return await _open_to_clients(node, reserved)
+
+
+async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
     config = node.config
-    await node.start(config.advertised or config.listen)
     server = Server(
         node.loop,
         ListenerConfig(
@@ -102,10 +108,10 @@ async def start_node(node: Node) -> Server:
         lambda connection: Dispatcher(node, connection),
     )
     try:
-        await server.start()
+        await server.start(reserved.open())
     except OSError as error:
         await node.stop()
-        raise QuorateError(f"cannot listen on {config.listen}: {error.strerror or error}") from None
+        raise listen_error(config.listen, error) from None
     logger.info("node started node=%s listen=%s", config.node_id, config.listen)
     return server
 

@@ -9,7 +9,7 @@ import typer
 
 from quorate.cli.cluster_options import BootstrapOption, open_client
 from quorate.cli.node_file import NodeFile
-from quorate.kernel.address import parse_address
+from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 
@@ -31,8 +31,7 @@ def add_node(  # noqa: PLR0917 - typer calls it by name
     write_only: Annotated[bool, typer.Option("--write-only", help="Write node.toml and stop.")] = False,
 ) -> None:
     """Set up a node for a running cluster and run it here until Ctrl-C. It joins by itself, as a learner."""
-    for address in (listen, peer_listen):
-        parse_address(address)
+    addresses = parse_address(listen), parse_address(peer_listen)
     if voter and write_only:
         raise QuorateError("--voter needs a node that runs: leave out --write-only, or promote the node later")
     path = data.absolute() / "node.toml"
@@ -47,11 +46,21 @@ def add_node(  # noqa: PLR0917 - typer calls it by name
             data_dir=str(path.parent / "data"),
             rack=rack,
         )
+    if not write_only:
+        _check_are_free(*addresses)
     _write(path, file)
     if write_only:
         print(f"start it with: quorate serve --config {path}")
         return
     _run(path, NodeId(node_id), bootstrap_server, file.cluster_id, is_voter=voter)
+
+
+def _check_are_free(listen: Address, peer_listen: Address) -> None:
+    """Before anything is written: else the next attempt, with another port, would find a node.toml in its way."""
+    from quorate.transport.reserved_address import ReservedAddress
+
+    with ReservedAddress(listen), ReservedAddress(peer_listen, "for peers"):
+        pass
 
 
 def _plan(

@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from quorate.transport.connection import ConnectionLimits, FrameHandler, ServerConnection
 
 logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,29 +33,34 @@ class Server:
         self._loop = loop
         self._config = config
         self._open_connection = open_connection
+        self._servers: list[asyncio.Server] = []
         self._connections: set[ServerConnection] = set()
         self._stopped = False
         self._all_closed: asyncio.Future[None] | None = None
         self._idle_sweep: asyncio.TimerHandle | None = None
         self.port = config.port
 
-    async def start(self) -> None:
-        self._server = await self._loop.create_server(
-            lambda: ServerConnection(self, self._config.limits, self._loop.time),
-            self._config.host,
-            self._config.port,
-            backlog=1024,
-        )
-        if self._server.sockets:
-            self.port = self._server.sockets[0].getsockname()[1]
+    async def start(self, bound: Sequence[socket.socket] = ()) -> None:
+        """Listen on sockets that are bound already, or on the address of the config."""
+        for listener in bound:
+            self._servers.append(await self._loop.create_server(self._connection, sock=listener, backlog=_BACKLOG))
+        if not bound:
+            host, port = self._config.host, self._config.port
+            self._servers.append(await self._loop.create_server(self._connection, host, port, backlog=_BACKLOG))
+        if self._servers[0].sockets:
+            self.port = self._servers[0].sockets[0].getsockname()[1]
         self._schedule_idle_sweep()
+
+    def _connection(self) -> ServerConnection:
+        return ServerConnection(self, self._config.limits, self._loop.time)
 
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing new, let requests under way be answered, and cut off what is left after the grace period."""
         self._stopped = True
         if self._idle_sweep is not None:
             self._idle_sweep.cancel()
-        self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._connections):
             connection.end("the node stops")
         if self._connections:

@@ -23,7 +23,6 @@ from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.clock import Clock
-from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.controller import Controller
@@ -38,6 +37,7 @@ from quorate.transport.peer_errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peer_errors import PeerUnreachable
 from quorate.transport.peer_frames import Payload
 from quorate.transport.peers import Peers
+from quorate.transport.reserved_address import listen_error
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Quorum:
             try:
                 await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
             except OSError as error:
-                raise QuorateError(f"cannot listen for peers on {listen}: {error.strerror or error}") from None
+                raise listen_error(listen, error, "for peers") from None
         self.driver.start()
 
     async def hand_over(self, timeout_ms: float) -> None:
