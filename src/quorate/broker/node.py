@@ -188,8 +188,8 @@ class Node:
         self.partitions.connect(self.replication)
         self.quorum.serve_replication(self.replication)
         image = self.metadata.image
+        self.partitions.clear_what_left(image)
         self.partitions.metadata_changed(image, difference(MetadataImage(), image))
-        self.partitions.remove_what_left()
         self.metadata.subscribe(self.partitions.metadata_changed)
 
     def _make_replication(self) -> Replication:

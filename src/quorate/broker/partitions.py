@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -23,8 +24,7 @@ from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPa
 from quorate.replication.leader import LeaderStart
 from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
 from quorate.storage.checkpoints import read_topic_id
-from quorate.storage.closing import remove_log
-from quorate.storage.file_names import with_suffix
+from quorate.storage.closing import remove_log, set_aside
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -110,8 +110,13 @@ class Partitions:
         elif delta.reconfigured_topics:
             self._reconfigure(set(delta.reconfigured_topics))
 
-    def remove_what_left(self) -> None:
-        """At the start: logs of topics that were deleted, or of replicas that moved away, while this node was down."""
+    def clear_what_left(self, image: MetadataImage) -> None:
+        """At the start, before any log is opened: see to the logs that are no longer, or not known to be, of this node.
+
+        Topics were deleted and replicas moved away while this node was down. What the image merely does not know may
+        be the only copy left.
+        """
+        self._image = image
         for name in self._disk.list_directory(self._data_dir):
             directory = f"{self._data_dir}/{name}"
             index = partition_index(name)
@@ -121,8 +126,7 @@ class Partitions:
             topic = self._image.topic_by_id(topic_id)
             state = None if topic is None else topic.partitions.get(index)
             if state is None or self._view.node_id not in state.replicas:
-                logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, name, topic_id)
-                remove_log(self._disk, directory)
+                self._clear(directory, topic_id, index)
 
     def close(self) -> None:
         """Close every log, so that the next start has nothing to check."""
@@ -215,7 +219,7 @@ class Partitions:
         except KafkaError as reserved:
             return OfflinePartition(identity, reserved)
         try:
-            self._set_aside_stray(directory, identity.topic_id)
+            self._make_way(directory, identity)
             settings = partition_settings(self._image, self._view, identity.topic)
             log = PartitionLog.open(self._disk, directory, settings.log)
             if read_topic_id(self._disk, directory) is None:
@@ -232,23 +236,46 @@ class Partitions:
             replication=self._replication,
         )
 
-    def _set_aside_stray(self, directory: str, topic_id: TopicId) -> None:
-        """A folder left by an earlier topic of the same name is kept out of the way, and never mixed with this one."""
+    def _make_way(self, directory: str, identity: TopicPartition) -> None:
+        """A folder left by an earlier topic of the same name is never mixed with this one."""
         found = read_topic_id(self._disk, directory)
-        if found is not None and found != topic_id:
-            logger.warning("stray log set aside directory=%s topic_id=%s", directory, found)
-            self._disk.rename(directory, with_suffix(directory, f".{found.hex}-stray"))
+        if found is not None and found != identity.topic_id:
+            self._clear(directory, found, identity.partition)
+
+    def _clear(self, directory: str, topic_id: TopicId, index: PartitionIndex) -> None:
+        """Delete a log that was removed from this node; keep any other out of the way."""
+        if self._image.was_removed(topic_id, index, self._view.node_id):
+            logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, directory, topic_id)
+            remove_log(self._disk, directory)
+        else:
+            self._set_aside(directory, topic_id)
+
+    def _set_aside(self, directory: str, topic_id: TopicId) -> None:
+        stray = set_aside(self._disk, directory, topic_id)
+        logger.error(
+            "log set aside: the metadata does not say that it was removed node=%s directory=%s topic_id=%s kept_as=%s",
+            self._view.node_id,
+            directory,
+            topic_id,
+            stray,
+        )
 
     def _remove(self, topic: TopicName, index: PartitionIndex, failure: KafkaError) -> None:
         partition = self._by_name.pop((topic, index), None)
         if isinstance(partition, Partition):
             self._replication.rests(partition)
             self._retiring.add((topic, index))
-            partition.retire(failure, then=partial(self._retired, partition))
+            is_removed = self._image.was_removed(partition.identity.topic_id, index, self._view.node_id)
+            partition.retire(failure, then=partial(self._retired, partition, is_removed))
 
-    def _retired(self, partition: Partition) -> None:
+    def _retired(self, partition: Partition, is_removed: bool) -> None:
         """The log can go. If the partition has come back here meanwhile, or another of its name, it starts empty."""
-        partition.log.delete()
+        if is_removed:
+            partition.log.delete()
+        else:
+            with suppress(KafkaError):  # Its disk fails or failed: what is there is kept as it is.
+                partition.log.close()
+            self._set_aside(partition.log.directory, partition.identity.topic_id)
         topic, index = partition.identity.topic, partition.identity.partition
         self._retiring.remove((topic, index))
         state = self._image.topics.get(topic)

@@ -22,6 +22,7 @@ from quorate.kernel.ids import (
 )
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata import records as r
+from quorate.metadata.deletions import Deletions
 from quorate.metadata.image_draft import ImageDraft
 from quorate.metadata.image_parts import Broker, Delta, HostedPartitions, PartitionState, Topic, TopicPartition
 from quorate.metadata.quota_entities import QuotaEntity
@@ -29,6 +30,7 @@ from quorate.metadata.quota_entities import QuotaEntity
 __all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicPartition"]
 
 _HOSTS_NOTHING = HostedPartitions()
+_NOTHING_DELETED = Deletions()
 
 
 class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,7 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
     topic_names: Mapping[TopicId, TopicName] = MappingProxyType({})
     #: The topic that holds a collision key, for names that can collide at all.
     collision_keys: Mapping[str, TopicName] = MappingProxyType({})
+    deletions: Deletions = _NOTHING_DELETED
     #: Nodes without any partition are not in it.
     hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
     #: Dynamic configs by node; the key None holds the cluster-wide defaults.
@@ -75,6 +78,17 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
     def offline_replicas(self, state: PartitionState) -> tuple[NodeId, ...]:
         """The replicas that nobody can reach: on brokers that are fenced or not registered."""
         return tuple(node for node in state.replicas if not self.is_live(node))
+
+    def was_removed(self, topic_id: TopicId, partition: PartitionIndex, node: NodeId) -> bool:
+        """Whether a committed record took this replica from the node, or deleted its topic.
+
+        False also where nothing is known of it: only a log that was removed may be deleted.
+        """
+        topic = self.topic_by_id(topic_id)
+        if topic is None:
+            return topic_id in self.deletions.topic_ids
+        state = topic.partitions.get(partition)
+        return state is not None and node in state.former_replicas
 
     @property
     def live_brokers(self) -> tuple[Broker, ...]:

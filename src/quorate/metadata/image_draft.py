@@ -10,6 +10,7 @@ import msgspec
 from quorate.kernel.ids import GroupId, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata import records as r
 from quorate.metadata.copy_on_write import CopyOnWrite
+from quorate.metadata.deletions import Deletions
 from quorate.metadata.hosting_index import HostingDraft
 from quorate.metadata.image_parts import Broker, Delta, PartitionState, Topic, TopicPartition
 from quorate.metadata.quota_entities import QuotaEntity
@@ -83,6 +84,7 @@ class ImageDraft:
             topics=self._topics.current,
             topic_names=self._topic_names.current,
             collision_keys=self._collision_keys.current,
+            deletions=self._changes.deletions(self._base.deletions),
             hosted=self._hosting.finish(),
             broker_configs=self._broker_configs.current,
             group_configs=self._group_configs.current,
@@ -119,7 +121,7 @@ class ImageDraft:
         if partitions is None:
             partitions = self._partitions[name] = dict(self._topics[name].partitions)
         old = partitions.get(record.partition)
-        new = partitions[record.partition] = partition_state(record)
+        new = partitions[record.partition] = partition_state(record, old)
         self._hosting.move(record.topic_id, record.partition, old, new)
         self._changes.partition_changed(TopicPartition(record.topic_id, name, record.partition), old, new)
         if record.unclean:
@@ -212,6 +214,9 @@ class _Changes:
                 del changed[name]
         self._deleted.append(topic)
 
+    def deletions(self, before: Deletions) -> Deletions:
+        return before.after(self._deleted) if self._deleted else before
+
     def delta(self) -> Delta:
         return Delta(
             deleted_topics=tuple(self._deleted),
@@ -224,7 +229,7 @@ class _Changes:
         )
 
 
-def partition_state(record: r.PartitionChanged) -> PartitionState:
+def partition_state(record: r.PartitionChanged, old: PartitionState | None = None) -> PartitionState:
     return PartitionState(
         replicas=record.replicas,
         isr=record.isr,
@@ -233,7 +238,14 @@ def partition_state(record: r.PartitionChanged) -> PartitionState:
         partition_epoch=record.partition_epoch,
         adding_replicas=record.adding_replicas,
         removing_replicas=record.removing_replicas,
+        former_replicas=record.former_replicas if old is None else _former_replicas(old, record.replicas),
     )
+
+
+def _former_replicas(old: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    if old.replicas == replicas:
+        return old.former_replicas
+    return tuple(sorted({*old.former_replicas, *old.replicas} - set(replicas)))
 
 
 def _set_or_remove(table: dict[str, Value], key: str, value: Value | None) -> None:

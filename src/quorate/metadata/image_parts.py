@@ -63,6 +63,8 @@ class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
     partition_epoch: int = 0
     adding_replicas: tuple[NodeId, ...] = ()
     removing_replicas: tuple[NodeId, ...] = ()
+    #: Nodes that had a replica once and have none now. Such a node may delete what it still has of the partition.
+    former_replicas: tuple[NodeId, ...] = ()
 
     @property
     def has_leader(self) -> bool:

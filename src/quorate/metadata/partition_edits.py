@@ -63,6 +63,7 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partition_record(name: TopicPartition, state: PartitionState, *, unclean: bool = False) -> PartitionChanged:
+    """The state as it follows from the one before; a snapshot adds what does not."""
     return PartitionChanged(
         topic_id=name.topic_id,
         partition=name.partition,

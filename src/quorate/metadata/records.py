@@ -84,7 +84,7 @@ class TopicDeleted(MetadataRecord, frozen=True, kw_only=True, tag="topic-deleted
     topic_id: TopicId
 
 
-class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, tag="partition-changed"):
+class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, omit_defaults=True, tag="partition-changed"):
     """The whole new state of one partition; also how a partition comes to be."""
 
     topic_id: TopicId
@@ -98,6 +98,8 @@ class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, tag="partition
     removing_replicas: tuple[NodeId, ...] = ()
     #: The leader was not in sync when it was elected: records may have been lost.
     unclean: bool = False
+    #: Only in snapshots, which lack the records that would tell it. Otherwise it follows from the state before.
+    former_replicas: tuple[NodeId, ...] = ()
 
 
 class TopicConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="topic-config-changed"):

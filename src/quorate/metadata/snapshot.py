@@ -1,11 +1,13 @@
 """A metadata image as bytes and back: the records that add up to it, without the history. Pure."""
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId, Offset
+from quorate.kernel.ids import BrokerEpoch, DirectoryId, LeaderEpoch, NodeId, Offset, TopicId, TopicName
 from quorate.metadata import records as r
+from quorate.metadata.deletions import Deletions
 from quorate.metadata.image import MetadataImage, TopicPartition
 from quorate.metadata.partition_edits import partition_record
 
@@ -16,7 +18,16 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_broker_epoch: BrokerEpoch
     #: The same goes for these.
     former_directories: dict[NodeId, DirectoryId] = {}
+    deletions: "_Deletions | None" = None
     records: list[r.AnyRecord]
+
+
+class _Deletions(msgspec.Struct, frozen=True, kw_only=True):
+    """Lists, which keep their order, and ids in as few bytes as they need: there may be many."""
+
+    topic_ids: list[bytes]
+    leader_epochs: list[tuple[TopicName, LeaderEpoch]]
+    forgotten_leader_epoch: LeaderEpoch
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -29,6 +40,7 @@ def encode_image(image: MetadataImage) -> bytes:
             version=image.version,
             last_broker_epoch=image.last_broker_epoch,
             former_directories=dict(image.former_directories),
+            deletions=_encode_deletions(image.deletions),
             records=list(_records(image)),
         )
     )
@@ -37,9 +49,31 @@ def encode_image(image: MetadataImage) -> bytes:
 def decode_image(payload: bytes) -> MetadataImage:
     """An image equal to the one that was encoded, its indexes included."""
     snapshot = _decoder.decode(payload)
-    base = MetadataImage(last_broker_epoch=snapshot.last_broker_epoch, former_directories=snapshot.former_directories)
+    base = MetadataImage(
+        last_broker_epoch=snapshot.last_broker_epoch,
+        former_directories=snapshot.former_directories,
+        deletions=_decode_deletions(snapshot.deletions),
+    )
     image, _ = base.replay(snapshot.records, snapshot.version)
     return image
+
+
+def _encode_deletions(deletions: Deletions) -> _Deletions:
+    return _Deletions(
+        topic_ids=[topic_id.bytes for topic_id in deletions.topic_ids],
+        leader_epochs=list(deletions.leader_epochs.items()),
+        forgotten_leader_epoch=deletions.forgotten_leader_epoch,
+    )
+
+
+def _decode_deletions(stored: _Deletions | None) -> Deletions:
+    if stored is None:  # Of an earlier version.
+        return Deletions()
+    return Deletions(
+        topic_ids=dict.fromkeys(TopicId(UUID(bytes=topic_id)) for topic_id in stored.topic_ids),
+        leader_epochs=dict(stored.leader_epochs),
+        forgotten_leader_epoch=stored.forgotten_leader_epoch,
+    )
 
 
 def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
@@ -72,6 +106,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
     for topic in image.topics.values():
         yield r.TopicCreated(name=topic.name, topic_id=topic.topic_id)
         for index, state in topic.partitions.items():
-            yield partition_record(TopicPartition(topic.topic_id, topic.name, index), state)
+            record = partition_record(TopicPartition(topic.topic_id, topic.name, index), state)
+            yield msgspec.structs.replace(record, former_replicas=state.former_replicas)
         for key, value in topic.configs.items():
             yield r.TopicConfigChanged(topic_id=topic.topic_id, key=key, value=value)

@@ -1,7 +1,9 @@
 """The end of a log's life in this process: closed for the next start, or deleted with all it holds."""
 
+from itertools import count
+
 from quorate.kernel.disk import Disk
-from quorate.kernel.ids import Offset
+from quorate.kernel.ids import Offset, TopicId
 from quorate.storage.checkpoints import write_epochs
 from quorate.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -14,6 +16,7 @@ from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.state import LogState
 
 DELETED_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 
 
 def close(state: LogState) -> None:
@@ -43,6 +46,20 @@ def remove_log(disk: Disk, directory: str) -> None:
     disk.rename(directory, doomed)
     disk.sync_directory(parent_of(directory))
     disk.remove_tree(doomed)
+
+
+def set_aside(disk: Disk, directory: str, topic_id: TopicId) -> str:
+    """Keep a log under a name that no other log has, and that none is opened by; returns its path."""
+    parent, _, name = directory.rpartition("/")
+    topic, _, index = name.rpartition("-")
+    for attempt in count():
+        number = f".{attempt}" if attempt else ""
+        stray = with_suffix(f"{parent}/{topic}", f"-{index}.{topic_id.hex}{number}{STRAY_SUFFIX}")
+        if not disk.list_directory(stray):
+            break
+    disk.rename(directory, stray)
+    disk.sync_directory(parent)
+    return stray
 
 
 def _checkpoint(state: LogState, end: Offset) -> None:
