@@ -78,6 +78,10 @@ class ConsumerGroups:
             return [Reply(token=token, result=result)]
         effects = self._install(update.group, now_ms)
         before = update.group.current(command.member_id)
+        known = update.group.members.get(command.member_id)
+        if known is not None and known.classic is not None:
+            # It changes the protocol under its own member id: nobody waits for its JoinGroup or SyncGroup any more.
+            effects += self.forget(update.group, command.member_id)
         result = consumer_heartbeat.stay(update, command, self.topics, settings, now_ms)
         effects += self.hear_from(update.group, command.member_id, now_ms)
         effects += self._watch_revocation(update.group, command.member_id, before, now_ms)

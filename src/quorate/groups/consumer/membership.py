@@ -28,7 +28,8 @@ def check_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat) -> None:
             raise unknown_member(command.member_id)
     else:
         _check_static_member(group, command, command.instance_id)
-    if command.member_id in group.members and not _is_back(group, command):
+    known = group.members.get(command.member_id)
+    if known is not None and not _joins_again(known, command):
         _check_epoch(group.current(command.member_id), command)
 
 
@@ -52,11 +53,13 @@ def may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
     return is_away(group, holder) or group.members[holder].classic is not None
 
 
-def _is_back(group: ConsumerGroup, command: ConsumerGroupHeartbeat) -> bool:
-    """Whether a static member that was away joins again, as the instance that it was and under its own member id."""
-    if command.instance_id is None or command.member_epoch != JOIN_EPOCH:
-        return False
-    return group.static_member(command.instance_id) == command.member_id and is_away(group, command.member_id)
+def _joins_again(known: ConsumerMember, command: ConsumerGroupHeartbeat) -> bool:
+    """Whether a member starts anew under its own member id, and a static one as the instance that it was (KAFKA-19233).
+
+    It was fenced, was away, or has lost track: whatever epoch it had, it says that it owns nothing. Its partitions are
+    still its own, so it is given them again.
+    """
+    return command.member_epoch == JOIN_EPOCH and known.instance_id in (None, command.instance_id)
 
 
 def is_away(group: ConsumerGroup, member_id: MemberId) -> bool:

@@ -134,9 +134,12 @@ class TalkingConsumer:
         complete = heartbeat(self.name, JOIN_EPOCH, **self._said)
         return msgspec.structs.replace(complete, member_epoch=self.epoch, owned=self.owned)
 
+    def start_anew(self) -> None:
+        self.epoch, self.owned = JOIN_EPOCH, NO_PARTITIONS
+
     def hear(self, result: ConsumerGroupHeartbeatResult) -> None:
         if result.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-            self.epoch, self.owned = JOIN_EPOCH, NO_PARTITIONS
+            self.start_anew()
         if result.error is not ErrorCode.NONE:
             return
         self.epoch = result.member_epoch

@@ -97,6 +97,70 @@ def test_member_with_an_epoch_that_it_was_never_given_is_fenced(epoch: int) -> N
     assert talk.beat("a", epoch).error is ErrorCode.FENCED_MEMBER_EPOCH
 
 
+def test_member_that_comes_with_epoch_0_again_joins_at_once() -> None:
+    """A fenced member starts anew under its own member id; it must not wait until its session has ended."""
+    talk = ConsumerConversation()
+    a = talk.consumer("a")
+    a.beat()
+    for count in (5, 6, 7):
+        talk.topics.set("orders", count)
+        a.beat()
+    assert a.epoch == 4
+    assert talk.beat("a", 99).error is ErrorCode.FENCED_MEMBER_EPOCH
+
+    again = talk.beat("a", 0)
+
+    assert (again.error, again.member_epoch) == (ErrorCode.NONE, 4)
+    assert again.assignment == talk.topics.partitions("orders")
+    assert talk.describe().epoch == 4, "nothing has changed for the group"
+
+
+def test_member_that_joins_again_while_it_has_to_revoke_has_revoked() -> None:
+    talk = ConsumerConversation()
+    a, b = talk.consumer("a"), talk.consumer("b")
+    settle([a])
+    b.beat()
+    assert a.beat().member_epoch == 1, "it has to give up what b is to have"
+
+    again = talk.beat("a", 0)
+
+    assert (again.error, again.member_epoch) == (ErrorCode.NONE, 2)
+    assert again.assignment is not None
+    b.beat()
+    assert b.owned == talk.topics.partitions("orders") - again.assignment
+    assert (len(b.owned), len(again.assignment)) == (2, 2)
+    for _ in range(2 * REBALANCE_TIMEOUT_MS // SESSION_TIMEOUT_MS + 1):
+        talk.advance(SESSION_TIMEOUT_MS // 2)
+        b.beat()
+        assert talk.beat("a", 2).error is ErrorCode.NONE, "nobody waits for a revocation of it any more"
+
+
+def test_member_that_joins_again_while_it_waits_for_others_goes_on_waiting() -> None:
+    talk = ConsumerConversation()
+    a, b = talk.consumer("a"), talk.consumer("b")
+    settle([a])
+    b.beat()
+    assert b.owned == NO_PARTITIONS
+
+    again = talk.beat("b", 0)
+
+    assert (again.error, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, NO_PARTITIONS)
+    settle([a, b])
+    assert a.owned | b.owned == talk.topics.partitions("orders")
+    assert a.owned.isdisjoint(b.owned)
+
+
+def test_member_that_joins_again_may_subscribe_to_something_else() -> None:
+    talk = ConsumerConversation(FakeTopics(orders=2, payments=3))
+    talk.consumer("a").beat()
+    talk.topics.set("orders", 3)
+    talk.beat("a", 1, owned=talk.topics.partitions("orders"))
+
+    again = talk.beat("a", 0, topics=frozenset({TopicName("payments")}))
+
+    assert (again.error, again.assignment) == (ErrorCode.NONE, talk.topics.partitions("payments"))
+
+
 def test_strangers_are_unknown() -> None:
     talk = ConsumerConversation()
     assert talk.beat("a", 1).error is ErrorCode.GROUP_ID_NOT_FOUND

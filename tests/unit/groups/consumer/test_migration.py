@@ -203,6 +203,23 @@ def test_classic_member_that_does_not_join_again_in_time_is_removed() -> None:
     assert new.owned == talk.topics.partitions("orders")
 
 
+def test_classic_member_that_changes_the_protocol_under_its_member_id_is_not_waited_for_any_more() -> None:
+    talk = ConsumerConversation()
+    old, new = classic_group(talk), talk.consumer("new")
+    new.beat()
+    command = Heartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id=None)
+    assert talk.ask(command, HeartbeatResult).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+    changed = talk.consumer(old.member_id)
+    for _ in range(8):
+        assert changed.beat().error is ErrorCode.NONE
+        new.beat()
+        talk.advance(SESSION_TIMEOUT_MS - 1)
+
+    assert (len(changed.owned), len(new.owned)) == (2, 2)
+    assert {member.is_classic for member in talk.describe().members} == {False}
+
+
 def test_static_instance_moves_from_the_classic_protocol_to_the_new_one() -> None:
     talk = ConsumerConversation()
     old = ClassicConsumer(talk, instance="one")

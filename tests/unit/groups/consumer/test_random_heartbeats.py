@@ -50,7 +50,9 @@ class ConsumerGroupUnderFire(RuleBasedStateMachine):
         for consumer, token in list(self.waiting.items()):
             if not self.talk.is_waiting(token):
                 del self.waiting[consumer]
-                consumer.hear(self.talk.reply(token, ConsumerGroupHeartbeatResult))
+                result = self.talk.reply(token, ConsumerGroupHeartbeatResult)
+                assert consumer.epoch != JOIN_EPOCH or result.error is not ErrorCode.FENCED_MEMBER_EPOCH
+                consumer.hear(result)
 
     def _beat(self, consumer: TalkingConsumer) -> None:
         if consumer not in self.waiting:
@@ -87,6 +89,15 @@ class ConsumerGroupUnderFire(RuleBasedStateMachine):
     @rule()
     def answers_are_lost(self) -> None:
         self.waiting.clear()
+
+    @precondition(lambda self: self.consumers)
+    @rule(which=WHICH)
+    def consumer_joins_again(self, which: int) -> None:
+        """It has given up everything, and starts anew under its member id without waiting for an answer."""
+        consumer = self._pick(which)
+        self.waiting.pop(consumer, None)
+        consumer.start_anew()
+        self._beat(consumer)
 
     @precondition(lambda self: self.consumers)
     @rule(which=WHICH)

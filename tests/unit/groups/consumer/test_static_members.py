@@ -50,6 +50,28 @@ def test_only_the_instance_itself_comes_back_under_its_member_id() -> None:
     assert talk.beat("a", 0, instance_id="one").error is ErrorCode.NONE
 
 
+def test_instance_that_comes_with_epoch_0_again_joins_and_another_in_its_name_does_not() -> None:
+    talk = ConsumerConversation()
+    a, b = talk.consumer("a", instance_id="one"), talk.consumer("b")
+    settle([a, b])
+    assert a.epoch > 1
+
+    assert talk.beat("a", 0).error is ErrorCode.FENCED_MEMBER_EPOCH
+    assert talk.beat("a", 0, instance_id="two").error is ErrorCode.FENCED_MEMBER_EPOCH
+    again = talk.beat("a", 0, instance_id="one")
+    assert (again.error, again.member_epoch, again.assignment) == (ErrorCode.NONE, a.epoch, a.owned)
+
+
+def test_member_becomes_an_instance_when_it_joins_again_with_an_instance_id() -> None:
+    talk = ConsumerConversation()
+    a, b = talk.consumer("a"), talk.consumer("b")
+    settle([a, b])
+
+    assert talk.beat("a", 0, instance_id="one").assignment == a.owned
+    assert talk.beat("c", 0, instance_id="one").error is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert talk.beat("b", 0, instance_id="one").error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
 def test_old_process_of_an_instance_is_fenced() -> None:
     talk = ConsumerConversation()
     a = talk.consumer("a", instance_id="one")
