@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata import commands as c
 from quorate.metadata import records as r
@@ -37,7 +37,7 @@ def create_topic(
     placements = _placements(image, rules, command)
     topic_id = TopicId(new_uuid()) if command.topic_id is None else command.topic_id
     configs = _checked_configs(command)
-    changed = _new_partitions(image, topic_id, 0, placements, rules.favoured)
+    changed = _new_partitions(image, name, topic_id, 0, placements, favoured=rules.favoured)
     return Decision(
         records=(
             r.TopicCreated(name=name, topic_id=topic_id),
@@ -74,7 +74,8 @@ def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.Cre
                 f"Attempted to add {added} additional partition(s), but {len(placements)} assignment(s) were given.",
             )
         _check_placements(image, placements, factor)
-    return Decision(records=_new_partitions(image, topic.topic_id, existing, placements, rules.favoured), topic=topic)
+    changed = _new_partitions(image, topic.name, topic.topic_id, existing, placements, favoured=rules.favoured)
+    return Decision(records=changed, topic=topic)
 
 
 def _placements(image: MetadataImage, rules: ElectionRules, command: c.CreateTopic) -> Sequence[tuple[NodeId, ...]]:
@@ -172,12 +173,19 @@ def _check_placements(image: MetadataImage, placements: Iterable[tuple[NodeId, .
 
 def _new_partitions(
     image: MetadataImage,
+    name: TopicName,
     topic_id: TopicId,
     first: int,
     placements: Iterable[tuple[NodeId, ...]],
+    *,
     favoured: QuorumLeader | None,
 ) -> tuple[r.PartitionChanged, ...]:
-    """In sync from the start is every replica that is there: an empty log has nothing to catch up with."""
+    """In sync from the start is every replica that is there: an empty log has nothing to catch up with.
+
+    Clients ignore metadata with a lower leader epoch than the one they know of the partition, also when its topic was
+    deleted and made anew: then they would write to the old leader for ever.
+    """
+    leader_epoch = image.deletions.first_leader_epoch(name)
     records = []
     for index, replicas in enumerate(placements, first):
         isr = tuple(node for node in replicas if image.is_active(node))
@@ -188,7 +196,7 @@ def _new_partitions(
                 replicas=replicas,
                 isr=isr,
                 leader=first_candidate(replicas, isr, image.is_active, favoured),
-                leader_epoch=LeaderEpoch(0),
+                leader_epoch=leader_epoch,
             )
         )
     return tuple(records)

@@ -71,8 +71,8 @@ def isr_answered_as_all_replicas() -> Iterator[None]:
 def only_the_first_of_a_batch_gets_a_leader() -> Iterator[None]:
     new_partitions = topics._new_partitions
 
-    def first_led(*args: Any) -> tuple[PartitionChanged, ...]:
-        first, *others = new_partitions(*args)
+    def first_led(*args: Any, **favoured: Any) -> tuple[PartitionChanged, ...]:
+        first, *others = new_partitions(*args, **favoured)
         return (first, *(msgspec.structs.replace(other, leader=NO_NODE) for other in others))
 
     with patch.object(topics, "_new_partitions", first_led):

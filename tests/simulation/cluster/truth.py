@@ -17,6 +17,8 @@ class Truth:
         self.images: list[MetadataImage] = [MetadataImage()]
         self.created: dict[TopicId, TopicName] = {}
         self.deleted: set[TopicId] = set()
+        #: The highest leader epoch that each deleted topic of the name had.
+        self._deleted_epochs: dict[TopicName, dict[TopicId, int]] = {}
         self.configs: set[tuple[TopicId, str, str | None]] = set()
 
     @property
@@ -32,14 +34,16 @@ class Truth:
         records = decode_records(entry.payload)
         image, delta = self.latest.replay(records, version)
         self.images.append(image)
+        for topic in delta.deleted_topics:
+            highest = max(state.leader_epoch for state in topic.partitions.values())
+            self._deleted_epochs.setdefault(topic.name, {})[topic.topic_id] = highest
         for record in records:
             self._take_note(record)
         whole = bool(delta.changed_brokers)
         names = image.topics if whole else dict.fromkeys(changed.topic for changed in delta.changed_partitions)
         for name in names:
-            topic = image.topics.get(name)
-            if topic is not None:
-                self._check_topic(image, topic)
+            if (found := image.topics.get(name)) is not None:
+                self._check_topic(image, found)
 
     def check_image(self, node_id: NodeId, image: MetadataImage) -> None:
         """No two nodes' images ever disagree at the same version."""
@@ -56,13 +60,20 @@ class Truth:
                 self.created[topic_id] = name
             case r.TopicDeleted(topic_id=topic_id):
                 self.deleted.add(topic_id)
-            case r.PartitionChanged(partition_epoch=0, leader_epoch=0):
-                if record.leader == NO_NODE:
-                    self._report(f"partition {record.partition} of {self.created[record.topic_id]} starts unled")
+            case r.PartitionChanged(partition_epoch=0):
+                self._check_new_partition(record)
             case r.TopicConfigChanged(topic_id=topic_id, key=key, value=value):
                 self.configs.add((topic_id, key, value))
             case _:
                 pass
+
+    def _check_new_partition(self, record: r.PartitionChanged) -> None:
+        name = self.created[record.topic_id]
+        if record.leader == NO_NODE:
+            self._report(f"partition {record.partition} of {name} starts unled")
+        for topic_id, epoch in self._deleted_epochs.get(name, {}).items():
+            if topic_id != record.topic_id and epoch >= record.leader_epoch:
+                self._report(f"{name} is made anew at leader epoch {record.leader_epoch}, but {epoch} was taken")
 
     def _check_topic(self, image: MetadataImage, topic: Topic) -> None:
         for index, state in topic.partitions.items():

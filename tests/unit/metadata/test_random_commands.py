@@ -146,6 +146,7 @@ def test_no_sequence_of_commands_breaks_a_partition(lives: list[Step]) -> None:
     cluster = Cluster(nodes=NODES)
     cluster.create((7, 100, 4001), (100, 5, 7))
     cluster.create((4001, 7), (7, 5), name="a.b", unclean_leader_election_enable="true")
+    highest: dict[TopicName, int] = {}
     for step in lives:
         before = cluster.image
         command = step(cluster)
@@ -156,6 +157,7 @@ def test_no_sequence_of_commands_breaks_a_partition(lives: list[Step]) -> None:
             continue
         check_partitions(cluster.image)
         check_changes(before, cluster, command)
+        check_first_epochs(before, cluster.image, highest)
         check_indexes(cluster.image)
         check_difference(before, cluster)
         one_by_one = before
@@ -180,7 +182,7 @@ def check_changes(before: MetadataImage, cluster: Cluster, command: c.Command) -
     for name, new in _partitions(cluster.image).items():
         old = old_states.get(name)
         if old is None:
-            assert (new.leader_epoch, new.partition_epoch) == (0, 0)
+            assert new.partition_epoch == 0
         elif old != new:
             assert new.partition_epoch == old.partition_epoch + 1
             assert new.leader_epoch - old.leader_epoch in ((1,) if new.leader != old.leader else (0, 1))
@@ -189,6 +191,18 @@ def check_changes(before: MetadataImage, cluster: Cluster, command: c.Command) -
     for node, broker in cluster.image.brokers.items():
         if before.brokers.get(node) != broker and isinstance(command, c.RegisterBroker):
             assert broker.broker_epoch > before.last_broker_epoch
+
+
+def check_first_epochs(before: MetadataImage, image: MetadataImage, highest: dict[TopicName, int]) -> None:
+    """A new partition begins above every leader epoch that deleted topics of its name had."""
+    for topic in before.topics.values():
+        if topic.topic_id not in image.topic_names:
+            epochs = [state.leader_epoch for state in topic.partitions.values()]
+            highest[topic.name] = max(highest.get(topic.name, -1), *epochs)
+    old_states = _partitions(before)
+    for name, new in _partitions(image).items():
+        if name not in old_states:
+            assert new.leader_epoch == highest.get(name.topic, -1) + 1
 
 
 def check_election(

@@ -246,3 +246,22 @@ def test_deleting_what_nobody_knows_is_refused() -> None:
     cluster = Cluster()
     assert refused(cluster, DeleteTopic(topic_id=TopicId(cluster.new_uuid()))) == ErrorCode.UNKNOWN_TOPIC_ID
     assert MetadataImage().topics == {}
+
+
+def test_a_topic_made_anew_starts_above_the_highest_leader_epoch_that_its_name_ever_had() -> None:
+    """Otherwise a client that knows the old one ignores the new leaders, and writes to the old ones for ever."""
+    cluster = Cluster()
+    cluster.create((7, 100), (100, 7))
+    for _ in range(3):
+        cluster.fence(100)
+        cluster.unfence(100)
+    highest = max(cluster.state(index).leader_epoch for index in (0, 1))
+    assert highest > 0
+
+    cluster.do(DeleteTopic(topic_id=cluster.image.topics[ORDERS].topic_id))
+    cluster.create((7, 100))
+    cluster.do(CreatePartitions(name=ORDERS, total_count=3))
+
+    assert {cluster.state(index).leader_epoch for index in range(3)} == {highest + 1}
+    cluster.create((7, 100), name="others")
+    assert cluster.state(topic="others").leader_epoch == 0
