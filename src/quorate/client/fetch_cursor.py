@@ -30,6 +30,11 @@ from quorate.protocol.messages.fetch import PartitionData
 from quorate.records.errors import CorruptBatch
 
 MAX_BATCH_BYTES: Final = 1 << 30
+#: A follower learns of the high watermark from the answer to its next fetch, which its leader may hold for half a
+#: second (``replica.fetch.wait.max.ms``). One that its leader names has the records, and may not know that yet.
+REPLICA_PATIENCE_MS: Final = 2_000
+#: A replica that could not help is not asked for so long; then the leader may name one again.
+AVOID_REPLICAS_MS: Final = 30_000
 
 
 class NextStep(Enum):
@@ -72,8 +77,7 @@ class FetchCursor:
         self.is_finished = False
         #: Fetch without other partitions, so that an empty answer proves that there is nothing.
         self.wants_to_be_alone = False
-        #: Replicas could not help: fetch from the leader, and do not let it name one again.
-        self.avoids_replicas = False
+        self._avoids_replicas_until_ms = 0
         #: The leader epoch in which what was read so far was found not to be cut off (brokers before Fetch 12).
         self.validated_epoch: LeaderEpoch | None = None
         self._topic_id: TopicId | None = fetch_range.topic_id
@@ -81,6 +85,13 @@ class FetchCursor:
         self._include_batch_across_end = include_batch_across_end
         self._tried: Route | None = None
         self._cause = "it was not tried"
+
+    def avoids_replicas(self, now_ms: int) -> bool:
+        """Whether replicas could not help: fetch from the leader, and do not let it name one."""
+        return now_ms < self._avoids_replicas_until_ms
+
+    def avoid_replicas(self, now_ms: int) -> None:
+        self._avoids_replicas_until_ms = now_ms + AVOID_REPLICAS_MS
 
     def accept_route(self, route: Route) -> TopicReplaced | None:
         """Remember who is asked. Another topic of the same name is refused: its offsets mean something else."""
@@ -198,10 +209,19 @@ class FetchCursor:
         readable_end = self._readable_end(answer)
         if readable_end >= self.range.end_offset:
             return self._find_out_what_is_left(route, alone=alone)
+        if not route.is_leader:
+            return self._replica_lags(readable_end, now_ms)
         # A new leader learns the high watermark a moment after its election.
         if self.failed(f"readable up to offset {readable_end} only", now_ms) is not None:
             return LogEndsEarly(self.name, self.next_offset, self.range.end_offset, readable_end)
-        return NextStep.TRY_AGAIN if route.is_leader else NextStep.ASK_LEADER
+        return NextStep.TRY_AGAIN
+
+    def _replica_lags(self, readable_end: Offset, now_ms: int) -> NextStep:
+        """Where the log ends, only the leader can say. The replica gets a moment to learn what may be read."""
+        is_patient = self.retries.waited_ms(now_ms) < REPLICA_PATIENCE_MS
+        if is_patient and self.failed(f"readable up to offset {readable_end} only", now_ms) is None:
+            return NextStep.TRY_AGAIN
+        return NextStep.ASK_LEADER
 
     def _find_out_what_is_left(self, route: Route, *, alone: bool) -> NextStep:
         """No bytes, though the log goes on: others took the room, remote storage did not answer, or compaction left

@@ -109,9 +109,9 @@ class RangeFetcher:
         for cursor in list(self._cursors):
             if id(cursor) in busy or cursor.retries.not_before_ms > now_ms:
                 continue
-            routed = self._route(cursor)
+            routed = self._route(cursor, now_ms)
             if isinstance(routed, Route):
-                group = groups.setdefault((routed.address, cursor.avoids_replicas), [])
+                group = groups.setdefault((routed.address, cursor.avoids_replicas(now_ms)), [])
                 if _may_join(cursor, group):
                     group.append((cursor, routed))
             elif routed is not None:
@@ -123,10 +123,10 @@ class RangeFetcher:
                 failed += self._send(group, avoids_replicas=avoids_replicas)
         return failed
 
-    def _route(self, cursor: FetchCursor) -> Route | RangeFailed | None:
+    def _route(self, cursor: FetchCursor, now_ms: int) -> Route | RangeFailed | None:
         """Where to fetch from; None to try later."""
-        partition = cursor.name
-        route = self._cluster.route(partition) if cursor.avoids_replicas else self._cluster.read_route(partition)
+        name = cursor.name
+        route = self._cluster.route(name) if cursor.avoids_replicas(now_ms) else self._cluster.read_route(name)
         if isinstance(route, Unroutable):
             return self._refused(cursor, route.code, route.reason)
         replaced = cursor.accept_route(route)
@@ -218,16 +218,18 @@ class RangeFetcher:
         return [fetched] if fetched.batches or fetched.is_last else []
 
     def _follow(self, cursor: FetchCursor, step: NextStep, part: PartitionData, route: Route) -> list[Outcome]:
+        now_ms = self._cluster.clock.now_ms()
         match step:
             case NextStep.FOLLOW_REPLICA:
                 preferred = NodeId(part.preferred_read_replica)
-                self._cluster.tell(ReadReplicaPreferred(self._cluster.clock.now_ms(), cursor.name, preferred))
+                self._cluster.tell(ReadReplicaPreferred(now_ms, cursor.name, preferred))
                 nearest = self._cluster.read_route(cursor.name)
-                # A replica that is not among the live brokers cannot be asked.
-                cursor.avoids_replicas = isinstance(nearest, Unroutable) or nearest.is_leader
+                if isinstance(nearest, Unroutable) or nearest.is_leader:
+                    # A replica that is not among the live brokers cannot be asked.
+                    cursor.avoid_replicas(now_ms)
             case NextStep.ASK_LEADER:
                 self._cluster.tell(ReadReplicaFailed(cursor.name))
-                cursor.avoids_replicas = True
+                cursor.avoid_replicas(now_ms)
             case NextStep.LOOK_UP_BOUNDS:
                 return self._out_of_range(cursor)
             case NextStep.LOOK_UP_LOCAL_START:
