@@ -43,6 +43,11 @@ class _Content:
             _apply(self.synced, change)
         del self.unsynced[:count]
 
+    def rot(self, position: int, mask: int) -> None:
+        self.sync()
+        self.now[position] ^= mask
+        self.synced[position] ^= mask
+
     def crash(self, random: Random) -> None:
         survived = self.unsynced[: random.randint(0, len(self.unsynced))]
         lost = self.unsynced[len(survived) :]
@@ -164,6 +169,13 @@ class SimulatedDisk:
         self.syncs_fail = False
         self.while_syncing = _nothing
         self._root.crash(self._random)
+
+    def rot(self, path: str, position: int, bit: int) -> None:
+        """Flip a bit of what a file holds, also for those who have it open; no sync and no crash mends it."""
+        folder, name = self._locate(path)
+        content = folder.now[name]
+        assert isinstance(content, _Content)
+        content.rot(position, 1 << bit)
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         folder, name = self._locate(path)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from quorate.kernel.ids import Offset
-from quorate.storage.reading import LogSlice
+from quorate.storage.reading import LogSlice, UncheckedSegment
 from quorate.storage.state import LogState
 from quorate.storage.transaction_index import AbortedTransaction
 
@@ -17,6 +17,8 @@ def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> li
     for segment in state.segments.starting_from(piece.segment_base_offset):
         if segment.transaction_index.is_empty:
             continue
+        if not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
         if end is None:  # Looked up only where there is something to compare it with.
             end = _end_of(state, piece)
         if _collect(segment.transaction_index.ended_from(offset), end, found):

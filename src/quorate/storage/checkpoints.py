@@ -4,11 +4,18 @@ Each is replaced whole, durably and atomically, so a reader sees one version or 
 was damaged by something else. ``leader-epoch-checkpoint`` and ``partition.metadata`` are Kafka's; Kafka keeps the
 offsets of all partitions in one file per data folder, here each partition has its own, so that a folder can be
 recovered alone.
+
+Each carries a CRC of itself, so that a flipped digit is not taken for another number: in a last line where the format
+has room for one, and in ``leader-epoch-checkpoint``, in which Kafka takes every line for an entry, as blanks and tabs
+at the end of the last one. Files without one, which Kafka or an earlier version wrote, are taken as they are.
 """
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from uuid import UUID
+
+from crc32c import crc32c
 
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -16,6 +23,10 @@ from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.storage.file_names import PARTITION_METADATA
 
 _VERSION = "0"
+_CRC_BITS = 32
+_BLANKS_FOR = str.maketrans("01", " \t")
+_ENTRY = re.compile(r"(-?[0-9]+) +(-?[0-9]+)([ \t]{32})?")
+_FIELDS_WITHOUT_CRC = 2
 
 EpochStart = tuple[LeaderEpoch, Offset]
 
@@ -25,15 +36,22 @@ def read_offset(disk: Disk, path: str) -> Offset | None:
     if lines is None:
         return None
     try:
-        version, offset = lines
+        version, offset, *crc = lines
         _require_version(version)
+        if crc and crc != [f"{_crc_of(_offset_lines(offset)):08x}"]:
+            raise ValueError("a wrong CRC")
         return Offset(int(offset))
     except ValueError as error:
         raise _damaged(path) from error
 
 
 def write_offset(disk: Disk, path: str, offset: Offset) -> None:
-    disk.replace(path, f"{_VERSION}\n{offset}\n".encode())
+    content = _offset_lines(str(offset))
+    disk.replace(path, f"{content}\n{_crc_of(content):08x}\n".encode())
+
+
+def _offset_lines(offset: str) -> str:
+    return f"{_VERSION}\n{offset}"
 
 
 def read_epochs(disk: Disk, path: str) -> list[EpochStart] | None:
@@ -43,25 +61,34 @@ def read_epochs(disk: Disk, path: str) -> list[EpochStart] | None:
     try:
         version, count, *entries = lines
         _require_version(version)
-        pairs = [entry.split() for entry in entries]
-        if len(pairs) != int(count):
+        if count != str(len(entries)):
             raise ValueError("another number of entries than the file declares")
-        return [(LeaderEpoch(int(epoch)), Offset(int(start))) for epoch, start in pairs]
+        found = [_ENTRY.fullmatch(entry) for entry in entries]
+        pairs = [(LeaderEpoch(int(each[1])), Offset(int(each[2]))) for each in found if each is not None]
+        crcs = [each[3] for each in found if each is not None]
+        if len(pairs) != len(entries) or any(crcs[:-1]):
+            raise ValueError("a line that is no entry")
+        if crcs and crcs[-1] and crcs[-1] != _crc_in_blanks("\n".join(lines)[:-_CRC_BITS]):
+            raise ValueError("a wrong CRC")
+        return pairs
     except ValueError as error:
         raise _damaged(path) from error
 
 
 def write_epochs(disk: Disk, path: str, epochs: Sequence[EpochStart]) -> None:
     lines = [_VERSION, str(len(epochs)), *(f"{epoch} {start}" for epoch, start in epochs)]
-    disk.replace(path, "".join(f"{line}\n" for line in lines).encode())
+    content = "\n".join(lines)
+    disk.replace(path, f"{content}{_crc_in_blanks(content) if epochs else ''}\n".encode())
 
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """None where there is no such file, or none that can be read: then a power cut came before it was synced."""
+    """None where there is no such file, or none that can be read: it was never synced, or it has rotted."""
     try:
         lines = _read_lines(disk, f"{directory}/{PARTITION_METADATA}")
         fields = dict(line.split(": ", 1) for line in lines or ())
         _require_version(fields["version"])
+        if len(fields) > _FIELDS_WITHOUT_CRC and fields["crc"] != f"{_crc_of(_topic_id_lines(fields['topic_id'])):08x}":
+            return None
         return TopicId(UUID(bytes=urlsafe_b64decode(fields["topic_id"] + "==")))
     except (ValueError, KeyError, KafkaError):
         return None
@@ -73,11 +100,15 @@ def write_topic_id(disk: Disk, directory: str, topic_id: TopicId) -> str:
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
-        encoded = urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-        file.append([f"version: {_VERSION}\ntopic_id: {encoded}".encode()])
+        content = _topic_id_lines(urlsafe_b64encode(topic_id.bytes).decode().rstrip("="))
+        file.append([f"{content}\ncrc: {_crc_of(content):08x}\n".encode()])
     finally:
         file.close()
     return path
+
+
+def _topic_id_lines(encoded: str) -> str:
+    return f"version: {_VERSION}\ntopic_id: {encoded}"
 
 
 def _read_lines(disk: Disk, path: str) -> list[str] | None:
@@ -90,9 +121,17 @@ def _read_lines(disk: Disk, path: str) -> list[str] | None:
     finally:
         file.close()
     try:
-        return content.decode().splitlines()
+        return content.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise _damaged(path) from error
+
+
+def _crc_of(content: str) -> int:
+    return int(crc32c(content.encode()))
+
+
+def _crc_in_blanks(content: str) -> str:
+    return f"{_crc_of(content):032b}".translate(_BLANKS_FOR)
 
 
 def _require_version(version: str) -> None:

@@ -16,8 +16,10 @@ from quorate.storage.batch_scan import read_batches
 from quorate.storage.cleaned_transactions import CleanedTransactions
 from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_aborted, compact_batch, compact_marker
 from quorate.storage.config import LogConfig
-from quorate.storage.file_names import CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState
 from quorate.storage.swap import carry_out_swap, decide_swap
 from quorate.storage.transaction_index import AbortedTransaction
@@ -72,6 +74,9 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
     if not state.config.compacts:
         return None
     cleanable = list(_cleanable(state, now_ms, up_to_offset))
+    for segment, _ in cleanable:
+        if not segment.is_checked or not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
     first_dirty = max(state.cleaned_up_to, state.log_start_offset)
     dirty = [segment for segment, end in cleanable if end > first_dirty]
     size_bytes = sum(segment.size_bytes for segment, _ in cleanable)
@@ -127,7 +132,7 @@ def install(state: LogState, cleaned: CleanedLog) -> bool:
             group.segment.remove()
             complete = False
         else:
-            _swap_in(state, group)
+            swap_in(state, group.segment, [source.segment for source in group.sources])
     if complete:
         state.store_cleaned_up_to(cleaned.cleaned_up_to)
     return complete
@@ -141,7 +146,11 @@ def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[t
         limit = min(limit, first_unstable)
     newest_ms = now_ms - state.config.min_compaction_lag_ms
     for segment, end in state.segments.with_ends(state.log_end_offset)[:-1]:
-        if end > limit or (state.config.min_compaction_lag_ms > 0 and segment.max_timestamp().timestamp_ms > newest_ms):
+        if (
+            segment.damage
+            or end > limit
+            or (state.config.min_compaction_lag_ms > 0 and segment.max_timestamp().timestamp_ms > newest_ms)
+        ):
             return
         yield segment, end
 
@@ -225,6 +234,17 @@ def _clean_group(
     segment.seal()
     for file in segment.files():
         file.sync()
+    write_checksums(
+        disk,
+        SummedLog(
+            directory=plan.directory,
+            base_offset=base_offset,
+            size_bytes=segment.size_bytes,
+            end_offset=sources[-1].end_offset,
+            suffix=CLEANED,
+            transactions_suffix=CLEANED,
+        ),
+    )
     return CleanedGroup(segment, sources)
 
 
@@ -254,19 +274,20 @@ def _add(segment: Segment, pending: list[Buffer], batch: memoryview | bytes, ind
         pending.clear()
 
 
-def _swap_in(state: LogState, group: CleanedGroup) -> None:
-    base_offset = group.segment.base_offset
-    replaced = [source.segment for source in group.sources]
+def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
+    """Put a segment that was made aside, complete and synced, in the place of those that it stands for."""
+    base_offset = made.base_offset
     decide_swap(state.disk, state.directory, base_offset)
     carry_out_swap(state.disk, state.directory, base_offset, [segment.base_offset for segment in replaced])
-    for suffix in (OFFSET_INDEX, TIME_INDEX):
+    for suffix in (OFFSET_INDEX, TIME_INDEX, CHECKSUMS):
         state.disk.rename(
             path_of(state.directory, base_offset, suffix + CLEANED), path_of(state.directory, base_offset, suffix)
         )
     new = Segment(state.disk, state.directory, base_offset, is_new=False)
-    new.size_bytes = group.segment.size_bytes
+    new.size_bytes = new.summed_up_bytes = made.size_bytes
     new.is_sealed = True
     for segment in replaced:
         segment.release()
-    group.segment.release()
+    made.release()
     state.segments.replace(replaced, [new])
+    return new

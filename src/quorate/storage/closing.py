@@ -13,6 +13,7 @@ from quorate.storage.file_names import (
     with_suffix,
 )
 from quorate.storage.producer_snapshot import encode_snapshot
+from quorate.storage.segment_checks import sum_up
 from quorate.storage.state import LogState
 
 DELETED_SUFFIX = "-delete"
@@ -27,6 +28,8 @@ def close(state: LogState) -> None:
             file.sync()
         state.durability.note_file_created()
     state.durability.sync(state.tail)
+    if active.is_created:
+        sum_up(state, active, state.log_end_offset)  # Of the others the scrub does so, at its own pace.
     if state.durability.recovery_point < state.log_end_offset:
         _checkpoint(state, state.log_end_offset)
     for segment in state.segments:

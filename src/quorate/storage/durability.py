@@ -136,6 +136,11 @@ class Durability:
             if recovery_point != self.recovery_point:
                 self._write_recovery_point(recovery_point)
 
+    def store_recovery_point(self) -> None:
+        """Write it again: the file was damaged."""
+        with self._lock:
+            self._write_recovery_point(self.recovery_point)
+
     def _sync_files(self, sealed: list[SealedSegment], active: DiskFile | None) -> None:
         for segment in sealed:
             for file in segment.files:

@@ -12,6 +12,8 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
+#: Checksums of the files of a segment: see ``segment_checksums``. Not one of Kafka's, whose tools pass it over.
+CHECKSUMS = ".checksum"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TEMPORARY = ".tmp"

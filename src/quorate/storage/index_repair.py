@@ -3,7 +3,7 @@
 from quorate.kernel.ids import Offset
 from quorate.records.batch import HEADER_SIZE_BYTES, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
-from quorate.storage.batch_scan import scan_headers
+from quorate.storage.damage import LogExtent, find_damage
 from quorate.storage.segment import PlacedBatch, Segment
 
 
@@ -32,17 +32,54 @@ def trim_indexes(segment: Segment, end: Offset) -> bool:
     return True
 
 
-def rebuild_indexes(segment: Segment, index_interval_bytes: int) -> None:
+def rebuild_indexes(segment: Segment, end: Offset, index_interval_bytes: int) -> None:
     """Make both indexes from the headers of a segment whose content is trusted, and store them durably."""
-    size_bytes = segment.size_bytes
-    segment.reset()
-    for position, header in scan_headers(segment.file, 0, size_bytes):
-        if position + header.size_bytes > size_bytes:
-            raise CorruptBatch(f"{segment.path} is cut off at {size_bytes}, inside of what was durable")
-        segment.note(PlacedBatch.of(header), position, index_interval_bytes)
+    note_stored_batches(segment, segment.size_bytes, end, index_interval_bytes)
     segment.seal()
     for file in segment.files():
         file.sync()
+
+
+def note_stored_batches(segment: Segment, size_bytes: int, end: Offset, index_interval_bytes: int) -> None:
+    """Note anew what stands in the file, up to ``size_bytes`` and ``end``, and pass over what has rotted."""
+    segment.size_bytes = size_bytes
+    find_unreadable(segment, end)
+    placed = [(position, PlacedBatch.of(header)) for position, header in segment.headers_from(0)]
+    segment.reset()
+    for position, batch in placed:
+        segment.note(batch, position, index_interval_bytes)
+    segment.size_bytes = size_bytes
+
+
+def find_unreadable(segment: Segment, end: Offset) -> bool:
+    """Note as damaged what keeps the headers from being read one after the other; whether there is anything."""
+    if segment.damage:
+        return True
+    if _headers_follow(segment, end):
+        return False
+    extent = LogExtent(
+        start=0,
+        end=segment.size_bytes,
+        first_offset=segment.base_offset,
+        end_offset=end,
+        epochs=(),
+        may_have_holes=True,
+    )
+    segment.damage = tuple(find_damage(segment.file, extent))
+    return True
+
+
+def _headers_follow(segment: Segment, end: Offset) -> bool:
+    """Whether each header can be read and leads to the next, up to the end of the file."""
+    file_end, next_offset = 0, segment.base_offset
+    try:
+        for position, header in segment.headers_from(0):
+            if header.base_offset < next_offset or header.last_offset_delta < 0 or header.next_offset > end:
+                return False
+            file_end, next_offset = position + header.size_bytes, header.next_offset
+    except (CorruptBatch, UnsupportedMagic):
+        return False
+    return file_end == segment.size_bytes
 
 
 def _last_offset_entry_fits(segment: Segment) -> bool:

@@ -83,6 +83,14 @@ class IndexFile:
         else:
             del self._tail[(count - stored) * self._entry.size :]
 
+    def keep_first_bytes(self, size_bytes: int) -> None:
+        """Cut a file off, that may be torn, behind entries that are known to be good."""
+        if self._disk_size() > size_bytes:
+            self._open().truncate(size_bytes)
+        self._stored = size_bytes // self._entry.size
+        self._tail = bytearray()
+        self._content = None
+
     def drop_last_while(self, is_wrong: Callable[[int, int], bool]) -> None:
         """Take entries off the end of a stored index that are wrong or out of order, and what is left of a torn one."""
         count = len(self)

@@ -9,15 +9,31 @@ from quorate.kernel.disk import Buffer, Disk
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.records.batch import LocatedBatches
 from quorate.records.control import TransactionEnd
-from quorate.storage import aborted_reads, appending, cleaner, reading, retention, timestamps, truncation
+from quorate.storage import (
+    aborted_reads,
+    appending,
+    cleaner,
+    reading,
+    retention,
+    segment_checks,
+    segment_repair,
+    small_files,
+    timestamps,
+    truncation,
+)
 from quorate.storage.appending import AppendInfo
 from quorate.storage.checkpoints import EpochStart, write_topic_id
 from quorate.storage.cleaner import CleanedLog, CleaningPlan
 from quorate.storage.closing import close, delete
 from quorate.storage.config import LogConfig
+from quorate.storage.damage import DamagedRange
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.reading import LogSlice
 from quorate.storage.recovery import RecoverySummary, recover
+from quorate.storage.segment import Segment
+from quorate.storage.segment_checks import SegmentCheck, SegmentReport
+from quorate.storage.segment_checksums import SummedLog
+from quorate.storage.segment_repair import RepairedSegment, RepairPlan
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import TimestampedOffset
 from quorate.storage.transaction_index import AbortedTransaction
@@ -33,9 +49,12 @@ class PartitionLog:
         self.recovery = recovery
 
     @classmethod
-    def open(cls, disk: Disk, directory: str, config: LogConfig) -> "PartitionLog":
-        """Open the log, making its folder if there is none, and recover it from whatever its last end was."""
-        return cls(*recover(disk, directory, config))
+    def open(cls, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True) -> "PartitionLog":
+        """Open the log, making its folder if there is none, and recover it from whatever its last end was.
+
+        Where the disk is not trusted, what is found there is not read before it was checked: see ``next_check``.
+        """
+        return cls(*recover(disk, directory, config, trusts_disk=trusts_disk))
 
     @property
     def directory(self) -> str:
@@ -225,6 +244,49 @@ class PartitionLog:
         self._state.require_usable()
         with self._state.disk_failures_are_final():
             return cleaner.install(self._state, cleaned)
+
+    # What has rotted: found by checks in worker threads, and put right from another replica.
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Those that have a file, in order."""
+        return [segment for segment in self._state.segments if segment.size_bytes]
+
+    @property
+    def damage(self) -> list[DamagedRange]:
+        """What is known to have rotted, in order."""
+        return [damaged for segment in self._state.segments for damaged in segment.damage]
+
+    def begin_check(self, segment: Segment) -> SegmentCheck:
+        """To be carried out in a worker thread, and then noted."""
+        return segment_checks.begin_check(self._state, segment)
+
+    def note_check(self, check: SegmentCheck) -> bool:
+        """Take over what was found; False if the log has changed so that it says nothing any more."""
+        assert check.report is not None
+        return segment_checks.note_report(self._state, check.subject, check.report)
+
+    def begin_summing(self, segment: Segment) -> SummedLog | None:
+        """For ``write_checksums`` in a worker thread; None where a checked segment has its checksums."""
+        return segment_checks.begin_summing(self._state, segment)
+
+    def note_summed(self, segment: Segment) -> None:
+        segment_checks.note_summed(self._state, segment)
+
+    def plan_repair(self, segment: Segment, report: SegmentReport) -> RepairPlan:
+        """What ``segment_repair.repair`` needs to make the segment's files anew in a worker thread."""
+        return segment_repair.plan_repair(self._state, segment, report)
+
+    def install_repair(self, repaired: RepairedSegment) -> bool:
+        """Put what was made in place; False if the log changed so that it does not fit any more."""
+        self._state.require_usable()
+        with self._state.disk_failures_are_final():
+            return segment_repair.install(self._state, repaired)
+
+    def repair_small_files(self) -> list[str]:
+        """Make the small files beside the log anew that are not what they should be; returns their names."""
+        self._state.require_usable()
+        return small_files.repair(self._state)
 
     def expire_producers(self, now_ms: int) -> None:
         self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)

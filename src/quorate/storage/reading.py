@@ -5,8 +5,21 @@ import msgspec
 from quorate.kernel.disk import DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.records.errors import CorruptBatch
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
+
+
+class UncheckedSegment(Exception):
+    """The segment is from an earlier life of the process: it has to be checked before anything in it counts."""
+
+    def __init__(self, segment: Segment) -> None:
+        super().__init__(segment.path)
+        self.segment = segment
+
+
+class DamagedRecords(CorruptBatch):
+    """The records have rotted on this disk."""
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -61,17 +74,28 @@ def _range_in(
         end = recent.boundary_at_or_before(start + max_bytes, size)
         first_end = recent.start_after(start, size)
     else:
+        if not segment.is_checked or not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
         state.keep_open(segment)
         start = segment.position_of(offset)
+        if segment.damage:
+            _require_sound(segment, offset)
+            size = segment.sound_until(start)
         next_base = state.segments.next_base_after(segment)
         is_whole = up_to_offset >= (state.log_end_offset if next_base is None else next_base)
-        limit = size if is_whole else segment.position_of(up_to_offset)
+        limit = size if is_whole else min(size, segment.position_of(up_to_offset))
         if limit - start <= max_bytes:
             return start, max(start, limit)
         end, first_end = _boundaries(segment, start, start + max_bytes)
     if end <= start and minimum_one_batch:
         end = first_end
     return start, max(start, end)
+
+
+def _require_sound(segment: Segment, offset: Offset) -> None:
+    for damaged in segment.damage:
+        if damaged.first_offset <= offset < damaged.end_offset:
+            raise DamagedRecords(f"records {damaged.first_offset} to {damaged.end_offset - 1} have rotted")
 
 
 def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:

@@ -1,9 +1,10 @@
 """Opening a log after any end it may have had: clean, a killed process, a power cut.
 
-What is below the recovery point was synced with its indexes and is trusted. From there on every batch is read and
-checked, and the log ends before the first that is torn, has a wrong CRC or does not follow the one before it. Segments
-above the recovery point must join without a hole: a file of theirs may have been lost, or an interrupted truncation may
-have removed some of them. When this module is done, everything that the log holds is durable.
+What is below the recovery point was synced with its indexes. It is not read here, and where it has rotted since the log
+opens all the same: whoever reads it has it checked first, unless it is to be trusted. From there on every batch is read
+and checked, and the log ends before the first that is torn, has a wrong CRC or does not follow the one before it.
+Segments above the recovery point must join without a hole: a file of theirs may have been lost, or an interrupted
+truncation may have removed some of them. When this module is done, everything that the log holds is durable.
 """
 
 from itertools import zip_longest
@@ -14,11 +15,13 @@ from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
+from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.checkpoints import EpochStart, read_epochs, read_offset, write_epochs, write_offset
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import Durability
 from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import (
+    CHECKSUMS,
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     LOG_START_CHECKPOINT,
@@ -30,8 +33,9 @@ from quorate.storage.file_names import (
     parent_of,
     path_of,
 )
-from quorate.storage.index_repair import indexes_are_usable, rebuild_indexes
+from quorate.storage.index_repair import find_unreadable, indexes_are_usable, rebuild_indexes
 from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots, remove_stale_snapshots
+from quorate.storage.producer_state import ProducerStates
 from quorate.storage.segment import Segment
 from quorate.storage.segment_recovery import recover_segment
 from quorate.storage.segments import Segments
@@ -48,12 +52,16 @@ class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
     truncated_bytes: int
     dropped_segments: tuple[Offset, ...]
     reason: str | None  # Why the log ends where it ends, if something was cut off.
+    #: Files beside the log that were damaged, and have been made anew.
+    repaired: tuple[str, ...] = ()
 
 
-def recover(disk: Disk, directory: str, config: LogConfig) -> tuple[LogState, RecoverySummary]:
+def recover(
+    disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True
+) -> tuple[LogState, RecoverySummary]:
     disk.make_directory(directory)
     finish_swaps(disk, directory)
-    recovery = _Recovery(disk, directory, config)
+    recovery = _Recovery(disk, directory, config, trusts_disk=trusts_disk)
     recovery.load_segments()
     return recovery.finish(), recovery.summary()
 
@@ -61,19 +69,21 @@ def recover(disk: Disk, directory: str, config: LogConfig) -> tuple[LogState, Re
 class _Recovery:
     """The steps of one recovery and what they found so far."""
 
-    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+    def __init__(self, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool) -> None:
+        self._trusts_disk = trusts_disk
+        self._repaired: list[str] = []
         self._disk = disk
         self._directory = directory
         self._config = config
         names = disk.list_directory(directory)
         self._bases = offsets_of(names, LOG)
         self._transaction_indexes = frozenset(offsets_of(names, TRANSACTION_INDEX))
-        log_start = read_offset(disk, f"{directory}/{LOG_START_CHECKPOINT}")
+        log_start = self._stored_offset(LOG_START_CHECKPOINT)
         # A log of ours stores its start before it makes a second segment. Without that, and with several, the folder
         # was written by Apache Kafka, where the first segment tells the start and compaction leaves holes.
-        self._log_start_is_stored = log_start is not None
+        self._log_start_is_stored = log_start is not None or LOG_START_CHECKPOINT in self._repaired
         self._log_start = next(iter(self._bases), Offset(0)) if log_start is None else log_start
-        recovery_point = read_offset(disk, f"{directory}/{RECOVERY_POINT_CHECKPOINT}")
+        recovery_point = self._stored_offset(RECOVERY_POINT_CHECKPOINT)
         # Before there is one, the folder itself may not be durable.
         self._is_new = recovery_point is None
         self._recovery_point = recovery_point or Offset(0)
@@ -88,6 +98,14 @@ class _Recovery:
         self._truncated_bytes = 0
         self._dropped: list[Offset] = []
         self._reason: str | None = None
+
+    def _stored_offset(self, name: str) -> Offset | None:
+        """None where there is none, or none that can be read: then all of the log is checked, or tells it."""
+        try:
+            return read_offset(self._disk, f"{self._directory}/{name}")
+        except KafkaError:
+            self._repaired.append(name)
+            return None
 
     def load_segments(self) -> None:
         for base, end in zip_longest(self._bases, self._bases[1:]):
@@ -107,9 +125,7 @@ class _Recovery:
 
     def finish(self) -> LogState:
         segments = Segments(self._trusted + self._scanned or [self._new_segment()])
-        producers = rebuild_producers(
-            self._disk, self._directory, segments, snapshot_up_to=min(self._transactions_known_to, self._log_end)
-        )
+        producers, producers_are_complete = self._producers(segments)
         for segment in segments:
             if segment.transaction_index in self._damaged_indexes:
                 segment.transaction_index.replace()
@@ -137,9 +153,27 @@ class _Recovery:
             log_start_is_stored=self._log_start_is_stored,
             log_end_offset=self._log_end,
         )
+        state.producers_are_complete = producers_are_complete
         for segment in segments:
+            if self._trusts_disk:
+                segment.is_checked = segment.indexes_are_checked = True
             segment.release()  # A node opens thousands of logs and uses few of them at once.
         return state
+
+    def _producers(self, segments: Segments) -> tuple[ProducerStates, bool]:
+        """What the log knows of its producers, and whether nothing that has rotted was needed for that."""
+        snapshot_up_to = min(self._transactions_known_to, self._log_end)
+        complete = True
+        try:
+            states = rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to)
+        except (CorruptBatch, UnsupportedMagic):
+            if self._trusts_disk:
+                raise
+            complete = False
+            for segment, end in segments.with_ends(self._log_end):
+                find_unreadable(segment, end)
+            states = rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to)
+        return states, complete
 
     def summary(self) -> RecoverySummary:
         return RecoverySummary(
@@ -148,6 +182,7 @@ class _Recovery:
             truncated_bytes=self._truncated_bytes,
             dropped_segments=tuple(self._dropped),
             reason=self._reason,
+            repaired=tuple(self._repaired),
         )
 
     @property
@@ -157,9 +192,11 @@ class _Recovery:
     def _trust(self, segment: Segment, end: Offset) -> None:
         segment.size_bytes = segment.file.size()
         if not indexes_are_usable(segment, end):
-            rebuild_indexes(segment, self._config.index_interval_bytes)
+            rebuild_indexes(segment, end, self._config.index_interval_bytes)
         self._check_transactions(segment)
         segment.is_sealed = True
+        segment.is_checked = segment.indexes_are_checked = False
+        segment.summed_up_bytes = segment.size_bytes
         self._trusted.append(segment)
         self._log_end = end
 
@@ -216,7 +253,7 @@ class _Recovery:
     def _remove_strays(self) -> None:
         """Indexes whose log is gone would be taken for those of the next segment with that base offset."""
         kept = {segment.base_offset for segment in self._trusted + self._scanned}
-        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+        for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, CHECKSUMS):
             for offset in offsets_of(self._disk.list_directory(self._directory), suffix):
                 if offset not in kept:
                     self._disk.remove(path_of(self._directory, offset, suffix))
@@ -241,10 +278,14 @@ class _Recovery:
             stored = read_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
         except KafkaError:
             stored = None
+            self._repaired.append(LEADER_EPOCH_CHECKPOINT)
         if stored is not None:
             self._epochs_in_file = stored
             return stored
-        headers = (header for segment in self._trusted + self._scanned for _, header in segment.headers_from(0))
+        segments = self._trusted + self._scanned
+        for segment, end in zip_longest(segments, [segment.base_offset for segment in segments[1:]]):
+            find_unreadable(segment, end or self._log_end)
+        headers = (header for segment in segments for _, header in segment.headers_from(0))
         return [(header.partition_leader_epoch, header.base_offset) for header in headers]
 
     def _was_closed(self) -> bool:
@@ -257,14 +298,16 @@ class _Recovery:
             segment.seal()
             for file in segment.files():
                 file.sync()
-        if self._was_closed():
+        if LOG_START_CHECKPOINT in self._repaired:
+            write_offset(self._disk, f"{self._directory}/{LOG_START_CHECKPOINT}", self._log_start)
+        if self._was_closed() and RECOVERY_POINT_CHECKPOINT not in self._repaired:
             return self._recovery_point
         self._disk.sync_directory(self._directory)
         self._disk.sync_directory(parent_of(self._directory))
         recovery_point = min(self._recovery_point, self._log_end)
         if len(self._scanned) > 1:
             recovery_point = max(recovery_point, self._scanned[-1].base_offset)
-        if recovery_point != self._recovery_point:
+        if recovery_point != self._recovery_point or RECOVERY_POINT_CHECKPOINT in self._repaired:
             write_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", epochs.entries())
             write_offset(self._disk, f"{self._directory}/{RECOVERY_POINT_CHECKPOINT}", recovery_point)
         return recovery_point

@@ -10,6 +10,7 @@ from quorate.kernel.ids import Offset
 from quorate.storage.appending import roll
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, path_of
+from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
 
@@ -51,6 +52,8 @@ def _expired_by_time(segments: list[Segment], config: LogConfig, now_ms: int) ->
         newest = segment.max_timestamp().timestamp_ms
         if newest < 0 or now_ms - newest <= config.retention_ms:
             return index
+        if not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)  # A flipped bit must not make it look old.
     return len(segments)
 
 

@@ -5,19 +5,24 @@ and let go of when the segment is removed; whoever still reads from the file kee
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import BatchHeader
 from quorate.storage.batch_scan import scan_headers
-from quorate.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
+from quorate.storage.damage import DamagedRange, sound_parts
+from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
 from quorate.storage.indexes import OffsetIndex, TimeIndex
+from quorate.storage.segment_checksums import SegmentChecksums, indexes_match, read_checksums
 from quorate.storage.transaction_index import TransactionIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _MAX_NEXT_READS = 64
 NO_TIMESTAMP = -1
+#: In place of how much of a segment is summed up: its checksums are right for the log, and no longer for its indexes.
+INDEXES_CHANGED = -1
 
 
 class PlacedBatch(NamedTuple):
@@ -48,16 +53,22 @@ class MaxTimestamp(NamedTuple):
 class Segment:
     __slots__ = (
         "_bytes_since_entry",
+        "_directory",
         "_disk",
         "_file",
         "_first_timestamp",
         "_max_timestamp",
         "_next_reads",
         "base_offset",
+        "checksums_path",
+        "damage",
+        "indexes_are_checked",
+        "is_checked",
         "is_sealed",
         "offset_index",
         "path",
         "size_bytes",
+        "summed_up_bytes",
         "time_index",
         "transaction_index",
     )
@@ -68,6 +79,14 @@ class Segment:
         self.size_bytes = 0
         # Whether the last entry of the time index is the highest timestamp of the segment.
         self.is_sealed = False
+        self.checksums_path = path_of(directory, base_offset, CHECKSUMS + suffix)
+        # How much of the log the checksums beside it tell of. For a segment from before, as far as anybody knows.
+        self.summed_up_bytes = 0
+        # Whether the log, or its indexes, were written or checked in this life of the process.
+        self.is_checked = True
+        self.indexes_are_checked = True
+        # What has rotted, in order.
+        self.damage: tuple[DamagedRange, ...] = ()
         self.offset_index = OffsetIndex(
             disk, path_of(directory, base_offset, OFFSET_INDEX + suffix), base_offset, is_new=is_new
         )
@@ -78,6 +97,7 @@ class Segment:
             disk, path_of(directory, base_offset, TRANSACTION_INDEX + suffix), base_offset, is_new=is_new
         )
         self._disk = disk
+        self._directory = directory
         self._file: DiskFile | None = None
         # The maximum timestamp of the first batch, from which the age of the segment counts; None until asked for.
         self._first_timestamp: int | None = None
@@ -122,6 +142,9 @@ class Segment:
 
     def cut(self, size_bytes: int) -> None:
         """Shorten the file, durably, so that what was cut off can never come back after a crash."""
+        if self.summed_up_bytes == INDEXES_CHANGED or size_bytes < self.summed_up_bytes:
+            self.drop_checksums()
+        self.damage = tuple(damaged for damaged in self.damage if damaged.end <= size_bytes)
         self.file.truncate(size_bytes)
         self.file.sync()
         self.size_bytes = size_bytes
@@ -186,6 +209,9 @@ class Segment:
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         if position >= self.size_bytes:
             return iter(())
+        if self.damage:
+            parts = sound_parts(position, self.size_bytes, self.damage)
+            return chain.from_iterable(scan_headers(self.file, start, end) for start, end in parts)
         return scan_headers(self.file, position, self.size_bytes)
 
     def position_of(self, offset: Offset) -> int:
@@ -204,9 +230,28 @@ class Segment:
             self._next_reads.clear()
         self._next_reads[base_offset] = position
 
+    def forget_reads(self) -> None:
+        """What readers were told of positions no longer holds."""
+        self._next_reads.clear()
+
     def files(self) -> list[DiskFile]:
         """What must be synced to make a sealed segment durable."""
         return [self.file, self.offset_index.file, self.time_index.file, *self.transaction_index.files()]
+
+    def sound_until(self, position: int) -> int:
+        """Where the first damaged range after the position starts; the end of the file if there is none."""
+        return next((damaged.start for damaged in self.damage if damaged.start >= position), self.size_bytes)
+
+    def stored_checksums(self) -> SegmentChecksums | None:
+        return read_checksums(self._disk, self._directory, self.base_offset)
+
+    def indexes_match(self, checksums: SegmentChecksums) -> bool:
+        return indexes_match(checksums, self._disk, self._directory, self.base_offset)
+
+    def drop_checksums(self) -> None:
+        """Before what they tell of changes."""
+        self.summed_up_bytes = 0
+        self._disk.remove(self.checksums_path)
 
     def release(self) -> None:
         """Let go of the open files."""
@@ -222,3 +267,4 @@ class Segment:
         self._disk.remove(self.time_index.path)
         self.transaction_index.remove()
         self._disk.remove(self.path)
+        self._disk.remove(self.checksums_path)

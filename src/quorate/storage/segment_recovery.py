@@ -8,8 +8,9 @@ from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches, scan_headers
-from quorate.storage.index_repair import trim_indexes
-from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.index_repair import note_stored_batches, trim_indexes
+from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
+from quorate.storage.segment_checksums import SegmentChecksums
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +24,13 @@ def recover_segment(
 ) -> ScanResult:
     """Leave good batches only, indexed and durable. ``on_batch`` sees each batch that was checked."""
     file_size = segment.file.size()
-    next_offset = _skip_trusted(segment, file_size, recovery_point)
+    known = _stored_checksums(segment, file_size)
+    if known is not None and known.end_offset == recovery_point:
+        next_offset = _skip_summed_up(segment, known, recovery_point, index_interval_bytes)
+    else:
+        next_offset = _skip_trusted(segment, file_size, recovery_point)
     checked_from = segment.size_bytes
+    segment.is_checked = checked_from == 0
     reason = None
     try:
         for position, header, _ in read_batches(segment.file, checked_from, file_size):
@@ -42,6 +48,31 @@ def recover_segment(
             # Offsets below were given out, also those whose records were compacted away: never a second time.
             next_offset = max(next_offset, recovery_point)
     return ScanResult(end_offset=next_offset, truncated_bytes=file_size - segment.size_bytes, reason=reason)
+
+
+def _stored_checksums(segment: Segment, file_size: int) -> SegmentChecksums | None:
+    """What a usable file of them says; one that tells of another log than this is removed."""
+    known = segment.stored_checksums()
+    if known is None or known.log_size_bytes > file_size:
+        segment.drop_checksums()
+        return None
+    segment.summed_up_bytes = known.log_size_bytes
+    return known
+
+
+def _skip_summed_up(
+    segment: Segment, known: SegmentChecksums, recovery_point: Offset, index_interval_bytes: int
+) -> Offset:
+    """The log was closed at the recovery point: whatever has happened to it since, its batches end where they ended."""
+    if segment.indexes_match(known):
+        segment.size_bytes = known.log_size_bytes
+        segment.offset_index.keep_first_bytes(known.offset_index.size_bytes)
+        segment.time_index.keep_first_bytes(known.time_index.size_bytes)
+        segment.forget_from(recovery_point)
+    else:
+        note_stored_batches(segment, known.log_size_bytes, recovery_point, index_interval_bytes)
+        segment.summed_up_bytes = INDEXES_CHANGED
+    return recovery_point
 
 
 def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset) -> Offset:

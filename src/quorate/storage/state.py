@@ -35,6 +35,7 @@ class LogState:
         "log_start_is_stored",
         "log_start_offset",
         "producers",
+        "producers_are_complete",
         "recent",
         "segments",
         "truncations",
@@ -60,6 +61,8 @@ class LogState:
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
+        # False where a part of the log has rotted that they had to be read from: they are once it is repaired.
+        self.producers_are_complete = True
         self.durability = durability
         self.log_start_offset = log_start_offset
         self.log_start_is_stored = log_start_is_stored
@@ -97,9 +100,17 @@ class LogState:
     def cleaned_up_to(self) -> Offset:
         """Below, the log was compacted. Read when it is first asked for: most logs are never compacted."""
         if self._cleaned_up_to is None:
-            stored = read_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}")
+            try:
+                stored = read_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}")
+            except KafkaError:
+                stored = None  # Damaged: another round of compaction finds out.
             self._cleaned_up_to = min(stored or Offset(0), self.log_end_offset)
         return self._cleaned_up_to
+
+    @property
+    def may_have_holes(self) -> bool:
+        """Whether compaction may have taken records away, here or on the leader from which they came."""
+        return self.config.compacts or self.cleaned_up_to > 0
 
     def store_cleaned_up_to(self, offset: Offset) -> None:
         """Known from here on. Where the disk is full a restart costs a round of compaction, no record."""

@@ -3,14 +3,15 @@
 The compacted log file is written and synced under ``.cleaned``. Renaming it to ``.swap``, durably, is the decision:
 from there on recovery completes the exchange, before it recovery throws the file away. The replaced files are gone for
 good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The sparse
-indexes are not part of the exchange: where they are missing they are made anew. The aborted transactions are: they are
-synced before the decision and renamed with it.
+indexes and the checksums are not part of the exchange: where they are missing they are made anew. The aborted
+transactions are: they are synced before the decision and renamed with it.
 """
 
 from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.file_names import (
+    CHECKSUMS,
     CLEANED,
     LOG,
     OFFSET_INDEX,
@@ -36,6 +37,7 @@ def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: li
     for offset in replaced:
         disk.remove(path_of(directory, offset, OFFSET_INDEX))
         disk.remove(path_of(directory, offset, TIME_INDEX))
+        disk.remove(path_of(directory, offset, CHECKSUMS))
         if offset != base_offset:
             disk.remove(path_of(directory, offset, TRANSACTION_INDEX))
             disk.remove(path_of(directory, offset, LOG))

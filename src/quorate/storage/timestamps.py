@@ -9,6 +9,7 @@ from quorate.records.attributes import TimestampType
 from quorate.records.batch import BatchHeader
 from quorate.records.record import iterate_records
 from quorate.storage.config import LONG_MAX, LogConfig
+from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import NO_TIMESTAMP, Segment
 from quorate.storage.state import LogState
 
@@ -34,6 +35,8 @@ def check_timestamps(
 def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimestampedOffset | None:
     """The first record whose timestamp is at or after the given one."""
     for segment in state.segments.starting_from(state.log_start_offset):
+        if not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
         if segment.max_timestamp().timestamp_ms >= timestamp_ms and (
             found := _find_in(segment, timestamp_ms, state.log_start_offset)
         ):
@@ -44,11 +47,16 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimestampedOffse
 def offset_of_max_timestamp(state: LogState) -> TimestampedOffset | None:
     """The first record that carries the highest timestamp of the log."""
     segments = state.segments.starting_from(state.log_start_offset)
+    for segment in segments:
+        if not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
     highest = max(segment.max_timestamp().timestamp_ms for segment in segments)
     return offset_for_timestamp(state, highest) if highest != NO_TIMESTAMP else None
 
 
 def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: Offset) -> TimestampedOffset | None:
+    if not segment.is_checked:
+        raise UncheckedSegment(segment)
     start = max(segment.time_index.offset_for(timestamp_ms), log_start_offset)
     for position, header in segment.headers_from(segment.offset_index.position_for(start)):
         if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:

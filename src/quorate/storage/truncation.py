@@ -10,7 +10,7 @@ then it claims nothing that is about to go, and opens no file that is gone.
 from quorate.kernel.ids import Offset
 from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
 from quorate.storage.producer_state import ProducerStates
-from quorate.storage.segment import Segment
+from quorate.storage.segment import INDEXES_CHANGED, Segment
 from quorate.storage.segments import Segments
 from quorate.storage.state import LogState
 
@@ -35,6 +35,8 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         state.segments.replace([segment, *later], [segment])
     state.durability.lower(end)
     remove_snapshots(state.disk, state.directory, above=end)
+    if segment.summed_up_bytes == INDEXES_CHANGED or position < segment.summed_up_bytes:
+        segment.drop_checksums()
     _remove(state, later)
     if segment.is_created:
         segment.cut(position)

@@ -24,7 +24,9 @@ def test_epochs_are_kept_in_the_format_of_kafka(disk: SimulatedDisk) -> None:
 
     checkpoints.write_epochs(disk, "/data/epochs", epochs)
 
-    assert content_of(disk, "/data/epochs") == b"0\n2\n0 0\n3 120\n"
+    content = content_of(disk, "/data/epochs")
+    assert content.rstrip() == b"0\n2\n0 0\n3 120"
+    assert [line.split() for line in content.splitlines()] == [[b"0"], [b"2"], [b"0", b"0"], [b"3", b"120"]]
     assert checkpoints.read_epochs(disk, "/data/epochs") == epochs
 
 
@@ -33,7 +35,8 @@ def test_the_topic_id_is_kept_in_the_format_of_kafka(disk: SimulatedDisk) -> Non
 
     checkpoints.write_topic_id(disk, "/data", TOPIC_ID)
 
-    assert content_of(disk, "/data/partition.metadata") == b"version: 0\ntopic_id: 9HrBC1jMQ3KlZw4CssPUeQ"
+    lines = content_of(disk, "/data/partition.metadata").splitlines()
+    assert lines[:2] == [b"version: 0", b"topic_id: 9HrBC1jMQ3KlZw4CssPUeQ"], "Kafka reads no further"
     assert checkpoints.read_topic_id(disk, "/data") == TOPIC_ID
 
 
@@ -56,3 +59,46 @@ def test_a_topic_id_that_a_power_cut_left_in_pieces_counts_as_none(disk: Simulat
 
     checkpoints.write_topic_id(disk, "/data", TOPIC_ID)
     assert checkpoints.read_topic_id(disk, "/data") == TOPIC_ID
+
+
+def test_files_without_a_crc_are_read(disk: SimulatedDisk) -> None:
+    disk.replace("/data/offset", b"0\n42\n")
+    disk.replace("/data/epochs", b"0\n2\n0 0\n3 120\n")
+    disk.replace("/data/partition.metadata", b"version: 0\ntopic_id: 9HrBC1jMQ3KlZw4CssPUeQ")
+
+    assert checkpoints.read_offset(disk, "/data/offset") == 42
+    assert checkpoints.read_epochs(disk, "/data/epochs") == [(0, 0), (3, 120)]
+    assert checkpoints.read_topic_id(disk, "/data") == TOPIC_ID
+
+
+@pytest.mark.parametrize("kind", ["offset", "epochs", "no epochs", "topic id"])
+def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(disk: SimulatedDisk, kind: str) -> None:
+    def read() -> object:
+        match kind:
+            case "offset":
+                return checkpoints.read_offset(disk, "/data/file")
+            case "topic id":
+                return checkpoints.read_topic_id(disk, "/data")
+            case _:
+                return checkpoints.read_epochs(disk, "/data/file")
+
+    path = "/data/partition.metadata" if kind == "topic id" else "/data/file"
+    match kind:
+        case "offset":
+            checkpoints.write_offset(disk, path, Offset(1234567))
+        case "topic id":
+            checkpoints.write_topic_id(disk, "/data", TOPIC_ID)
+        case _:
+            epochs = [(LeaderEpoch(0), Offset(0)), (LeaderEpoch(3), Offset(120))] if kind == "epochs" else []
+            checkpoints.write_epochs(disk, path, epochs)
+    content = content_of(disk, path)
+
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        disk.replace(path, bytes(flipped))
+        try:
+            found = read()
+        except KafkaError:
+            continue
+        assert found is None, f"bit {bit} made {bytes(flipped)!r} {found!r}"

@@ -1,0 +1,184 @@
+"""Finding what has rotted in a log file, and where the sound batches go on. Reads, and changes nothing.
+
+A batch is sound if it can be read, its CRC is right, it follows the one before it, its leader epoch is the one that the
+log knows for its offset, and no checksum speaks against the place where it stands. Everything between two sound batches
+is one damaged range. In a log without compaction offsets follow each other without a hole, so that a wrong base offset
+shows; elsewhere they rise, and only checksums tell.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from quorate.kernel.disk import DiskFile
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_crc, read_header
+from quorate.records.errors import CorruptBatch, UnsupportedMagic
+from quorate.storage.batch_scan import read_batches
+from quorate.storage.checkpoints import EpochStart
+
+_SEARCH_BYTES = 1 << 20
+_STEP_BYTES = 256 << 10
+_OFFSET_BYTES = 8
+#: The first bytes of an offset, which neighbours share.
+_SHARED_BYTES = 4
+
+
+class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Positions in the file, and the offsets that its records had: from the first up to the end."""
+
+    start: int
+    end: int
+    first_offset: Offset
+    end_offset: Offset
+
+
+class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a log file, and what is known of it."""
+
+    start: int
+    end: int
+    #: The offset of the first batch, and that after the last.
+    first_offset: Offset
+    end_offset: Offset
+    epochs: Sequence[EpochStart]
+    #: Whether compaction may have taken records away.
+    may_have_holes: bool
+    #: Where checksums say that something is wrong.
+    suspect: Sequence[tuple[int, int]] = ()
+
+
+def find_damage(file: DiskFile, extent: LogExtent) -> list[DamagedRange]:
+    search = DamageSearch(file, extent)
+    for _ in search.steps():
+        pass
+    return search.found
+
+
+def sound_parts(start: int, end: int, damage: Sequence[DamagedRange]) -> Iterator[tuple[int, int]]:
+    """What is left of a part of a file without its damaged ranges, which are in order."""
+    for damaged in damage:
+        if damaged.end <= start:
+            continue
+        if damaged.start >= end:
+            break
+        if start < damaged.start:
+            yield start, damaged.start
+        start = damaged.end
+    if start < end:
+        yield start, end
+
+
+class DamageSearch:
+    """One search, in steps that somebody else paces."""
+
+    def __init__(self, file: DiskFile, extent: LogExtent) -> None:
+        self.found: list[DamagedRange] = []
+        self._file = file
+        self._extent = extent
+        self._epoch_starts = [start for _, start in extent.epochs]
+        #: Where the sound batches so far end, and the offset after them.
+        self._position = extent.start
+        self._next_offset = extent.first_offset
+
+    def steps(self) -> Iterator[int]:
+        """Search to the end; yields now and then how many bytes were looked at since the last time."""
+        extent = self._extent
+        while self._position < extent.end:
+            yield from self._pass_sound_batches()
+            if self._position >= extent.end:
+                break
+            start, first_offset = self._position, self._next_offset
+            self._position, self._next_offset = self._next_sound(start)
+            yield self._position - start
+            self._note(start, self._position, first_offset)
+        if extent.end > extent.start and self._next_offset < extent.end_offset and not extent.may_have_holes:
+            # The end of the file is gone.
+            first_offset, self._next_offset = self._next_offset, extent.end_offset
+            self._note(extent.end, extent.end, first_offset)
+
+    def _note(self, start: int, end: int, first_offset: Offset) -> None:
+        self.found.append(DamagedRange(start=start, end=end, first_offset=first_offset, end_offset=self._next_offset))
+
+    def _pass_sound_batches(self) -> Iterator[int]:
+        told = self._position
+        try:
+            for position, header, _ in read_batches(self._file, self._position, self._extent.end):
+                if not self._fits(position, header):
+                    break
+                self._position = position + header.size_bytes
+                self._next_offset = header.next_offset
+                if self._position - told >= _STEP_BYTES:
+                    yield self._position - told
+                    told = self._position
+        except (CorruptBatch, UnsupportedMagic):
+            pass
+        yield self._position - told
+
+    def _fits(self, position: int, header: BatchHeader, *, is_first_after_damage: bool = False) -> bool:
+        extent = self._extent
+        if header.last_offset_delta < 0 or header.next_offset > extent.end_offset:
+            return False
+        if header.base_offset < self._next_offset:
+            return False
+        if header.base_offset > self._next_offset and not extent.may_have_holes and not is_first_after_damage:
+            return False
+        expected = self._epoch_at(header.base_offset)
+        if expected is not None and header.partition_leader_epoch != expected:
+            return False
+        end = position + header.size_bytes
+        return not any(position < suspect_end and start < end for start, suspect_end in extent.suspect)
+
+    def _epoch_at(self, offset: Offset) -> LeaderEpoch | None:
+        index = bisect_right(self._epoch_starts, offset)
+        return self._extent.epochs[index - 1][0] if index else None
+
+    def _next_sound(self, damaged: int) -> tuple[int, Offset]:
+        """Where the next sound batch starts, and its offset; the end of the extent where there is none."""
+        for position in self._candidates(damaged):
+            header = self._sound_at(position)
+            if header is not None:
+                return position, header.base_offset
+        return self._extent.end, self._extent.end_offset
+
+    def _candidates(self, damaged: int) -> Iterator[int]:
+        following = self._following(damaged)
+        while following is not None and self._extent.start < following < self._extent.end:
+            yield following
+            following = self._following(following)
+        yield from self._lookalikes(damaged + 1)
+
+    def _following(self, position: int) -> int | None:
+        try:
+            header = read_header(self._file.read(position, HEADER_SIZE_BYTES))
+        except (CorruptBatch, UnsupportedMagic):
+            return None
+        return position + header.size_bytes
+
+    def _lookalikes(self, position: int) -> Iterator[int]:
+        """Where bytes stand that could begin a header: where a length is lost, nothing else helps."""
+        pattern = self._next_offset.to_bytes(_OFFSET_BYTES)[:_SHARED_BYTES]
+        end = self._extent.end - HEADER_SIZE_BYTES + 1
+        while position < end:
+            content = self._file.read(position, _SEARCH_BYTES + HEADER_SIZE_BYTES)
+            at = content.find(pattern)
+            while 0 <= at < _SEARCH_BYTES and position + at < end:
+                if content[at + 16 : at + 17] == b"\x02" and self._length_fits(content, at, position):
+                    yield position + at
+                at = content.find(pattern, at + 1)
+            position += _SEARCH_BYTES
+
+    def _length_fits(self, content: bytes, at: int, position: int) -> bool:
+        length = int.from_bytes(content[at + 8 : at + LOG_OVERHEAD_BYTES], signed=True)
+        return length >= HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES and position + at + length <= self._extent.end
+
+    def _sound_at(self, position: int) -> BatchHeader | None:
+        try:
+            header = read_header(self._file.read(position, HEADER_SIZE_BYTES))
+            if position + header.size_bytes > self._extent.end:
+                return None
+            check_crc(self._file.read(position, header.size_bytes), 0, header)
+        except (CorruptBatch, UnsupportedMagic):
+            return None
+        return header if self._fits(position, header, is_first_after_damage=True) else None

@@ -1,0 +1,207 @@
+"""Checking a segment against its checksums and its own batches, and what follows for the log.
+
+The check itself runs in a worker thread, in steps that somebody paces, on a handle of the file and a copy of what is
+known: it changes nothing. ``note_report`` belongs to the loop's thread. What it says is about the segment as it was:
+where the log has been cut meanwhile, or the segment replaced, it says nothing any more.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from quorate.kernel.disk import Disk, DiskFile
+from quorate.kernel.ids import Offset
+from quorate.storage.checkpoints import EpochStart
+from quorate.storage.damage import DamagedRange, DamageSearch, LogExtent
+from quorate.storage.segment import Segment
+from quorate.storage.segment_checksums import (
+    SegmentChecksums,
+    SummedLog,
+    damaged_chunks,
+    indexes_match,
+    read_checksums,
+    transactions_match,
+    write_checksums,
+)
+from quorate.storage.state import LogState
+
+
+class CheckedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment as it was when its check began."""
+
+    segment: Segment
+    directory: str
+    base_offset: Offset
+    file: DiskFile
+    size_bytes: int
+    end_offset: Offset
+    #: Whether it has grown since it was last closed or sealed: then its indexes are not whole in their files.
+    is_growing: bool
+    epochs: Sequence[EpochStart]
+    may_have_holes: bool
+    truncations: int
+
+
+class SegmentReport(msgspec.Struct, frozen=True, kw_only=True):
+    damage: list[DamagedRange]
+    #: The sparse indexes, or the one of aborted transactions, are not what was stored.
+    indexes_are_damaged: bool = False
+    transactions_are_damaged: bool = False
+    #: There is no usable checksum file.
+    lacks_checksums: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.damage or self.indexes_are_damaged or self.transactions_are_damaged)
+
+
+class SegmentCheck:
+    """One check of one segment; ``step`` is called again and again, from a worker thread, until it is done."""
+
+    def __init__(self, disk: Disk, subject: CheckedSegment) -> None:
+        self.subject = subject
+        self.report: SegmentReport | None = None
+        self._disk = disk
+        self._steps = self._run()
+
+    def step(self, max_bytes: int) -> int:
+        """Read on for about so many bytes, and return how many were read."""
+        read_bytes = 0
+        while self.report is None and read_bytes < max_bytes:
+            read_bytes += next(self._steps, 0)
+        return read_bytes
+
+    def finish(self) -> SegmentReport:
+        while self.report is None:
+            next(self._steps, 0)
+        return self.report
+
+    def _run(self) -> Iterator[int]:
+        subject = self.subject
+        known = read_checksums(self._disk, subject.directory, subject.base_offset)
+        if known is not None and known.log_size_bytes > subject.size_bytes:
+            known = None  # It tells of a log that was cut since.
+        suspect: list[tuple[int, int]] = []
+        if known is not None:
+            yield from damaged_chunks(known, subject.file, suspect)
+        search = DamageSearch(subject.file, self._extent(known, suspect))
+        yield from search.steps()
+        sums_indexes = known is not None and known.log_size_bytes == subject.size_bytes and not subject.is_growing
+        self.report = SegmentReport(
+            damage=search.found,
+            indexes_are_damaged=known is not None and sums_indexes and not self._indexes_match(known),
+            transactions_are_damaged=known is not None and sums_indexes and not self._transactions_match(known),
+            lacks_checksums=known is None,
+        )
+
+    def _extent(self, known: SegmentChecksums | None, suspect: list[tuple[int, int]]) -> LogExtent:
+        """All of the log where something is wrong or nothing is known; otherwise what was written since."""
+        subject = self.subject
+        summed_up = known is not None and not suspect
+        return LogExtent(
+            start=known.log_size_bytes if known is not None and summed_up else 0,
+            end=subject.size_bytes,
+            first_offset=Offset(known.end_offset) if known is not None and summed_up else subject.base_offset,
+            end_offset=subject.end_offset,
+            epochs=subject.epochs,
+            may_have_holes=subject.may_have_holes,
+            suspect=suspect,
+        )
+
+    def _indexes_match(self, known: SegmentChecksums) -> bool:
+        return indexes_match(known, self._disk, self.subject.directory, self.subject.base_offset)
+
+    def _transactions_match(self, known: SegmentChecksums) -> bool:
+        return transactions_match(known, self._disk, self.subject.directory, self.subject.base_offset)
+
+
+def begin_check(state: LogState, segment: Segment) -> SegmentCheck:
+    return SegmentCheck(state.disk, subject_of(state, segment))
+
+
+def subject_of(state: LogState, segment: Segment) -> CheckedSegment:
+    next_base = state.segments.next_base_after(segment)
+    return CheckedSegment(
+        segment=segment,
+        directory=state.directory,
+        base_offset=segment.base_offset,
+        file=segment.file,
+        size_bytes=segment.size_bytes,
+        end_offset=state.log_end_offset if next_base is None else next_base,
+        is_growing=next_base is None,
+        epochs=state.epochs.entries(),
+        may_have_holes=state.may_have_holes,
+        truncations=state.truncations,
+    )
+
+
+def indexes_are_sound(disk: Disk, subject: CheckedSegment) -> bool:
+    """In a worker thread: whether the indexes are what was stored; False also where nothing can tell."""
+    known = read_checksums(disk, subject.directory, subject.base_offset)
+    return (
+        known is not None
+        and known.log_size_bytes == subject.size_bytes
+        and indexes_match(known, disk, subject.directory, subject.base_offset)
+        and transactions_match(known, disk, subject.directory, subject.base_offset)
+    )
+
+
+def is_current(state: LogState, subject: CheckedSegment) -> bool:
+    return state.truncations == subject.truncations and any(each is subject.segment for each in state.segments)
+
+
+def note_report(state: LogState, subject: CheckedSegment, report: SegmentReport) -> bool:
+    """Take the result of a check over; False where it is about a segment that the log no longer has."""
+    if not is_current(state, subject):
+        return False
+    segment = subject.segment
+    segment.damage = tuple(report.damage)
+    segment.is_checked = True
+    if report.lacks_checksums:
+        segment.summed_up_bytes = 0
+    segment.indexes_are_checked = not (report.indexes_are_damaged or report.transactions_are_damaged)
+    if report.damage:
+        segment.forget_reads()
+        state.recent.forget(state.log_end_offset)
+    return True
+
+
+def sum_up(state: LogState, segment: Segment, end_offset: Offset) -> None:
+    """Store the checksums of a segment whose files are complete, if there are none of all of it.
+
+    What was found in the files and never checked is not summed up: that would vouch for what may have rotted.
+    """
+    if segment.summed_up_bytes == segment.size_bytes or segment.damage or not segment.indexes_are_checked:
+        return
+    known = read_checksums(state.disk, state.directory, segment.base_offset) if segment.summed_up_bytes else None
+    if known is None and not segment.is_checked:
+        return
+    write_checksums(state.disk, _summed_log(state, segment, end_offset), known)
+    segment.summed_up_bytes = segment.size_bytes
+
+
+def begin_summing(state: LogState, segment: Segment) -> SummedLog | None:
+    """For ``write_checksums`` in a worker thread; None where there is nothing to do for a segment that was checked."""
+    end_offset = state.segments.next_base_after(segment)
+    is_sound = segment.is_checked and segment.indexes_are_checked and not segment.damage
+    if end_offset is None or not is_sound or segment.summed_up_bytes == segment.size_bytes:
+        return None
+    return _summed_log(state, segment, end_offset)
+
+
+def note_summed(state: LogState, segment: Segment) -> None:
+    """The checksums were stored. Where another segment has its place by now, they are not of that one."""
+    current = state.segments.holding(segment.base_offset)
+    if current is segment:
+        segment.summed_up_bytes = segment.size_bytes
+    elif current.base_offset == segment.base_offset:
+        current.drop_checksums()
+
+
+def _summed_log(state: LogState, segment: Segment, end_offset: Offset) -> SummedLog:
+    return SummedLog(
+        directory=state.directory,
+        base_offset=segment.base_offset,
+        size_bytes=segment.size_bytes,
+        end_offset=end_offset,
+    )

@@ -1,0 +1,163 @@
+"""Making the files of a segment anew where they have rotted: from what is sound of them, and from another replica.
+
+``plan_repair`` and ``install`` belong to the loop's thread, ``repair`` to a worker's. It reads through handles of its
+own and writes only files that the log does not know yet. A log that has damage is written again, whole, and takes the
+place of the old one as a compacted segment does; its sound batches stay as they are, byte for byte. Damaged indexes are
+made from the log, and aborted transactions by replaying it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.kernel.disk import Buffer, Disk
+from quorate.kernel.ids import Offset
+from quorate.records.batch import read_batches as batches_in
+from quorate.storage.appending import roll
+from quorate.storage.batch_scan import scan_headers
+from quorate.storage.cleaner import swap_in
+from quorate.storage.damage import DamagedRange, sound_parts
+from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.producer_recovery import rebuild_producers
+from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.segment_checks import CheckedSegment, SegmentReport, is_current, subject_of
+from quorate.storage.segment_checksums import SummedLog, write_checksums
+from quorate.storage.segments import Segments
+from quorate.storage.state import LogState
+
+_COPY_BYTES = 1 << 20
+
+
+class RepairPlan(msgspec.Struct, frozen=True, kw_only=True):
+    subject: CheckedSegment
+    index_interval_bytes: int
+    damage: tuple[DamagedRange, ...]
+    makes_transactions: bool
+    #: Base offset and size of every segment up to this one, from which aborted transactions can be found again.
+    earlier: tuple[tuple[Offset, int], ...]
+
+
+class RepairedSegment(msgspec.Struct, frozen=True, kw_only=True):
+    plan: RepairPlan
+    made: Segment
+    #: Whether the log was written anew, or only what is made from it.
+    has_log: bool
+
+
+def plan_repair(state: LogState, segment: Segment, report: SegmentReport) -> RepairPlan:
+    """The active segment is closed first: what is put in its place must not grow meanwhile."""
+    if segment is state.segments.active:
+        roll(state)
+    return RepairPlan(
+        subject=subject_of(state, segment),
+        index_interval_bytes=state.config.index_interval_bytes,
+        damage=segment.damage,
+        makes_transactions=report.transactions_are_damaged,
+        earlier=tuple(
+            (each.base_offset, each.size_bytes) for each in state.segments if each.base_offset <= segment.base_offset
+        ),
+    )
+
+
+def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[Buffer]) -> RepairedSegment:
+    """Make everything aside, durably; ``replacements`` are the batches that belong in each damaged range, in order."""
+    subject = plan.subject
+    made = Segment(disk, subject.directory, subject.base_offset, is_new=True, suffix=CLEANED)
+    made.remove()  # What an earlier attempt may have left.
+    if plan.damage:
+        made.create()
+    for piece in _pieces(plan, replacements):
+        _add(plan, made, piece)
+    if plan.makes_transactions:
+        _find_aborted(disk, plan)
+    made.seal()
+    made.offset_index.file.sync()
+    made.time_index.file.sync()
+    if plan.damage:
+        made.file.sync()
+        write_checksums(disk, _summed(subject, made))
+    return RepairedSegment(plan=plan, made=made, has_log=bool(plan.damage))
+
+
+def install(state: LogState, repaired: RepairedSegment) -> bool:
+    subject = repaired.plan.subject
+    if not is_current(state, subject):
+        repaired.made.remove()
+        return False
+    if repaired.has_log:
+        swap_in(state, repaired.made, [subject.segment])
+    else:
+        _install_indexes(state, repaired)
+    state.recent.forget(state.log_end_offset)
+    if not state.producers_are_complete and not any(segment.damage for segment in state.segments):
+        state.producers = rebuild_producers(
+            state.disk, state.directory, state.segments, snapshot_up_to=state.durability.recovery_point
+        )
+        state.producers_are_complete = True
+    return True
+
+
+def _pieces(plan: RepairPlan, replacements: Sequence[Buffer]) -> list[tuple[int, int] | Buffer]:
+    """Parts of the old log, and what comes between them."""
+    pieces: list[tuple[int, int] | Buffer] = []
+    position = 0
+    for damaged, replacement in zip(plan.damage, replacements, strict=True):
+        pieces += [*sound_parts(position, damaged.start, ()), replacement]
+        position = damaged.end
+    return [*pieces, *sound_parts(position, plan.subject.size_bytes, ())]
+
+
+def _add(plan: RepairPlan, made: Segment, piece: tuple[int, int] | Buffer) -> None:
+    file = plan.subject.file
+    if isinstance(piece, tuple):
+        start, end = piece
+        if plan.damage:
+            for position in range(start, end, _COPY_BYTES):
+                made.file.append([file.read(position, min(_COPY_BYTES, end - position))])
+        headers = [header for _, header in scan_headers(file, start, end)]
+    else:
+        if len(piece):
+            made.file.append([piece])
+        headers = [header for _, header in batches_in(piece)] if len(piece) else []
+    for header in headers:
+        made.note(PlacedBatch.of(header), made.size_bytes, plan.index_interval_bytes)
+
+
+def _find_aborted(disk: Disk, plan: RepairPlan) -> None:
+    """Replay the log up to the end of the segment; its index is replaced in one step."""
+    segments = []
+    for base_offset, size_bytes in plan.earlier:
+        segment = Segment(disk, plan.subject.directory, base_offset, is_new=False)
+        segment.size_bytes = size_bytes
+        segments.append(segment)
+    target = segments[-1]
+    target.transaction_index.forget()
+    rebuild_producers(disk, plan.subject.directory, Segments(segments), snapshot_up_to=plan.subject.base_offset)
+    target.transaction_index.replace()
+
+
+def _install_indexes(state: LogState, repaired: RepairedSegment) -> None:
+    subject, directory = repaired.plan.subject, state.directory
+    old = subject.segment
+    for suffix in (OFFSET_INDEX, TIME_INDEX):
+        state.disk.rename(
+            path_of(directory, subject.base_offset, suffix + CLEANED), path_of(directory, subject.base_offset, suffix)
+        )
+    state.disk.remove(path_of(directory, subject.base_offset, CHECKSUMS))
+    state.disk.sync_directory(directory)
+    new = Segment(state.disk, directory, subject.base_offset, is_new=False)
+    new.size_bytes = old.size_bytes
+    new.is_sealed = True
+    old.release()
+    repaired.made.release()
+    state.segments.replace([old], [new])
+
+
+def _summed(subject: CheckedSegment, made: Segment) -> SummedLog:
+    return SummedLog(
+        directory=subject.directory,
+        base_offset=subject.base_offset,
+        size_bytes=made.size_bytes,
+        end_offset=subject.end_offset,
+        suffix=CLEANED,
+    )

@@ -1,0 +1,228 @@
+"""Bits that flip on the disk: each is found, nothing wrong is read, and what is sound stays readable."""
+
+import pytest
+
+from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.record import iterate_records
+from quorate.storage.config import LogConfig
+from quorate.storage.log import PartitionLog
+from quorate.storage.reading import DamagedRecords, UncheckedSegment
+from quorate.storage.segment_checksums import write_checksums
+from quorate.storage.segment_repair import repair
+from tests.simulation.disk import SimulatedDisk, content_of
+from tests.unit.storage.batches import DIRECTORY, append, append_values, batch_of, values_in
+
+SIZE_BYTES = len(batch_of(b"x"))
+VALUES = [b"%d" % value for value in range(8)]
+#: Three batches a segment.
+CONFIG = LogConfig(segment_bytes=3 * SIZE_BYTES, index_interval_bytes=0)
+ONE_SEGMENT = LogConfig(index_interval_bytes=0)
+FIRST = f"{DIRECTORY}/00000000000000000000"
+SECOND = f"{DIRECTORY}/00000000000000000003"
+
+
+def open_untrusted(disk: SimulatedDisk, config: LogConfig = CONFIG) -> PartitionLog:
+    return PartitionLog.open(disk, DIRECTORY, config, trusts_disk=False)
+
+
+def closed_log(disk: SimulatedDisk, config: LogConfig = CONFIG) -> None:
+    log = open_untrusted(disk, config)
+    append_values(log, *VALUES)
+    log.sync()
+    log.close()
+
+
+def check_all(log: PartitionLog) -> list[tuple[int, int]]:
+    """Check every segment; the offsets of what has rotted."""
+    for segment in log.segments:
+        check = log.begin_check(segment)
+        check.finish()
+        assert log.note_check(check)
+    return [(damaged.first_offset, damaged.end_offset) for damaged in log.damage]
+
+
+def sum_up(disk: SimulatedDisk, log: PartitionLog) -> None:
+    """As the scrub does with what it has found to be sound."""
+    for segment in log.segments:
+        summed = log.begin_summing(segment)
+        if summed is not None:
+            write_checksums(disk, summed)
+            log.note_summed(segment)
+
+
+def readable_values(log: PartitionLog) -> dict[int, bytes]:
+    """What can be read, offset by offset."""
+    found = {}
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        try:
+            piece = log.read(offset, max_bytes=1, up_to_offset=log.log_end_offset, minimum_one_batch=True)
+        except DamagedRecords:
+            offset = Offset(offset + 1)
+            continue
+        for record in iterate_records(piece.read()):
+            found[int(record.offset)] = bytes(record.value or b"")
+            offset = Offset(record.offset + 1)
+    return found
+
+
+def test_what_is_from_before_is_not_read_before_it_was_checked(disk: SimulatedDisk) -> None:
+    closed_log(disk)
+
+    log = open_untrusted(disk)
+    for offset in range(8):
+        with pytest.raises(UncheckedSegment):
+            log.read(Offset(offset), max_bytes=1000, up_to_offset=Offset(8))
+    with pytest.raises(UncheckedSegment):
+        log.offset_for_timestamp(0)
+    append_values(log, b"new")
+
+    (record,) = iterate_records(log.read(Offset(8), max_bytes=1000, up_to_offset=Offset(9)).read())
+    assert record.value == b"new", "what was written in this life is"
+    assert check_all(log) == []
+    assert values_in(log) == [*VALUES, b"new"]
+
+
+@pytest.mark.parametrize("config", [CONFIG, ONE_SEGMENT, LogConfig(cleanup_policy=frozenset({"compact"}))])
+def test_every_flipped_bit_of_a_log_is_found_and_none_is_read(disk: SimulatedDisk, config: LogConfig) -> None:
+    closed_log(disk, config)
+    path = f"{FIRST}.log"
+    sound = content_of(disk, path)
+    expected = dict(enumerate(VALUES))
+
+    for position in range(len(sound)):
+        disk.rot(path, position, position % 8)
+        log = open_untrusted(disk, config)
+        assert log.log_end_offset == 8, "nothing is cut off after an orderly stop"
+        assert check_all(log), f"a flip at {position} was not found"
+        assert readable_values(log).items() <= expected.items(), f"a flip at {position} was read"
+        disk.replace(path, sound)
+
+
+def test_without_checksums_the_batches_tell(disk: SimulatedDisk) -> None:
+    """Of a segment that was rolled and never scrubbed, or that an earlier version wrote."""
+    closed_log(disk)
+    disk.remove(f"{FIRST}.checksum")
+    path = f"{FIRST}.log"
+    sound = content_of(disk, path)
+
+    for position in range(len(sound)):
+        disk.rot(path, position, position % 8)
+        log = open_untrusted(disk)
+        damage = check_all(log)
+        assert len(damage) == 1, f"a flip at {position}: {damage}"
+        assert len(readable_values(log)) == 7, "all but the damaged batch"
+        disk.replace(path, sound)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_flipped_bit_of_an_index_is_found_and_mended(disk: SimulatedDisk, suffix: str) -> None:
+    closed_log(disk)
+    log = open_untrusted(disk)
+    check_all(log)
+    sum_up(disk, log)
+    log.close()
+    sound = content_of(disk, FIRST + suffix)
+
+    for position in range(len(sound)):
+        disk.rot(FIRST + suffix, position, 0)
+        log = open_untrusted(disk)
+        check = log.begin_check(log.segments[0])
+        report = check.finish()
+        log.note_check(check)
+        if content_of(disk, FIRST + suffix) != sound:
+            assert report.indexes_are_damaged, f"a flip at {position} was not found"
+            assert log.install_repair(repair(disk, log.plan_repair(log.segments[0], report), []))
+        assert content_of(disk, FIRST + suffix) == sound
+        check_all(log)
+        sum_up(disk, log)
+        assert values_in(log) == VALUES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "leader-epoch-checkpoint",
+        "00000000000000000008.snapshot",
+        "00000000000000000006.checksum",
+        "00000000000000000006.index",
+        "00000000000000000006.timeindex",
+    ],
+)
+def test_no_flipped_bit_of_a_file_beside_the_log_keeps_it_from_opening(disk: SimulatedDisk, name: str) -> None:
+    closed_log(disk)
+    names = disk.list_directory(DIRECTORY)
+    folder = {each: content_of(disk, f"{DIRECTORY}/{each}") for each in names}
+    assert name in folder
+
+    for position in range(len(folder[name])):
+        disk.rot(f"{DIRECTORY}/{name}", position, position % 8)
+        log = open_untrusted(disk)
+        assert check_all(log) == []
+        assert values_in(log) == VALUES
+        assert log.epochs == [(1, 0)]
+        log.repair_small_files()
+        log.sync()
+        log.close()
+        assert open_untrusted(disk).recovery.repaired == (), "it was mended"
+        for each in set(disk.list_directory(DIRECTORY)) | set(folder):
+            disk.remove(f"{DIRECTORY}/{each}")
+            if each in folder:
+                disk.replace(f"{DIRECTORY}/{each}", folder[each])
+
+
+@pytest.mark.parametrize("config", [CONFIG, ONE_SEGMENT])
+def test_what_has_rotted_is_filled_from_another_replica_byte_for_byte(disk: SimulatedDisk, config: LogConfig) -> None:
+    closed_log(disk, config)
+    path = f"{FIRST}.log"
+    sound = content_of(disk, path)
+    for position in (0, 8, 12, SIZE_BYTES + 40, 2 * SIZE_BYTES + 3):
+        disk.rot(path, position, 0)
+        log = open_untrusted(disk, config)
+        append_values(log, b"later")
+        check_all(log)
+        segment = log.segments[0]
+        assert segment.damage
+        check = log.begin_check(segment)
+        report = check.finish()
+        log.note_check(check)
+        plan = log.plan_repair(segment, report)
+        missing = [sound[damaged.start : damaged.end] for damaged in plan.damage]
+
+        assert log.install_repair(repair(disk, plan, missing))
+
+        assert content_of(disk, path)[: len(sound)] == sound
+        assert log.damage == []
+        assert check_all(log) == []
+        assert values_in(log) == [*VALUES, b"later"]
+        log.truncate_to(Offset(8))
+        log.close()
+        for name in disk.list_directory(DIRECTORY):
+            disk.remove(f"{DIRECTORY}/{name}")
+        closed_log(disk, config)
+
+
+def test_a_log_that_was_never_checked_is_not_vouched_for_when_it_closes(disk: SimulatedDisk) -> None:
+    closed_log(disk, ONE_SEGMENT)
+    disk.rot(f"{FIRST}.log", 3, 0)
+
+    log = open_untrusted(disk, ONE_SEGMENT)
+    append_values(log, b"later")
+    log.sync()
+    log.close()
+
+    log = open_untrusted(disk, ONE_SEGMENT)
+    assert check_all(log) == [(0, 9)], "the flip in the base offset is still found, by the chunk that it is in"
+
+
+def test_an_epoch_that_the_log_does_not_know_is_damage(disk: SimulatedDisk) -> None:
+    log = open_untrusted(disk, ONE_SEGMENT)
+    append_values(log, *VALUES[:4])
+    log.assign_epoch_start(LeaderEpoch(5))
+    for value in VALUES[4:]:
+        append(log, batch_of(value), epoch=LeaderEpoch(5))
+    disk.rot(f"{FIRST}.log", 5 * SIZE_BYTES + 15, 0)
+
+    assert check_all(log) == [(5, 6)], "also in what was written in this life, when it is scrubbed"
