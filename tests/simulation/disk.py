@@ -28,6 +28,7 @@ class _Content:
         self.now = bytearray()
         self.synced = bytearray()
         self.unsynced: list[bytes | int] = []  # Appended bytes, or the size that the file was cut to.
+        self.allocated_bytes = 0  # Held back from others, and not stored: nobody reads them.
 
     def append(self, data: bytes) -> None:
         self.now += data
@@ -112,7 +113,7 @@ class SimulatedFile:
         return bytes(self._content.now[position : position + length])
 
     def size(self) -> int:
-        return len(self._content.now)
+        return len(self._content.now) or self._content.allocated_bytes
 
     def truncate(self, size: int) -> None:
         with self._disk.step():
@@ -212,8 +213,11 @@ class SimulatedDisk:
     def remove(self, path: str) -> None:
         folder, name = self._locate(path)
         if name in folder.now:
+            content = folder.now[name]
             with self.step():
                 folder.change({name: None})
+            if isinstance(content, _Content):
+                self.free_bytes += content.allocated_bytes
 
     def remove_tree(self, path: str) -> None:
         self.remove(path)
@@ -240,6 +244,16 @@ class SimulatedDisk:
         with self.step():
             self.fail_if_told()
             folder.sync()
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        if self.free_bytes < size_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        folder, name = self._locate(path)
+        content = _Content()
+        content.allocated_bytes = size_bytes
+        with self.step():
+            folder.change({name: content})
+        self.free_bytes -= size_bytes
 
     def space(self, path: str) -> VolumeSpace:
         return VolumeSpace(_TOTAL_BYTES, max(0, self.free_bytes))

@@ -18,6 +18,7 @@ import msgspec
 
 from quorate.broker.conditions import Conditions
 from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.disk_room import DiskRoom, DiskWatch
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
@@ -54,6 +55,7 @@ from quorate.metadata.placement import LeaderPlacement
 from quorate.metadata.topic_names import is_reserved
 from quorate.replication.leader import ReplicationConfig
 from quorate.storage.closing import DELETED_SUFFIX
+from quorate.storage.reserve import Reserve, ReservedDisk
 from quorate.transport.peer_config import PeerIdentity
 
 logger = logging.getLogger(__name__)
@@ -77,7 +79,9 @@ class Node:
         self.config = config
         self.loop = environment.loop
         self.clock = environment.clock
-        self.disk = environment.disk
+        self._reserve = Reserve(environment.disk, config.data_dir)
+        self.disk = ReservedDisk(environment.disk, self._reserve)
+        self._room = DiskRoom()
         self.executor = environment.executor
         self._quorum_executor = environment.quorum_executor
         self.random = environment.random
@@ -95,6 +99,7 @@ class Node:
     async def start(self, advertised: Address) -> None:
         """Take part in the cluster, bring back what is on the disk, and be ready for requests."""
         self._make_data_dir()
+        self._reserve.find()
         config = self.config
         self._identity = settle_identity(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
         self._remove_deleted_logs()
@@ -102,6 +107,8 @@ class Node:
         self.quorum = self._make_quorum()
         await self.quorum.start()
         self._registration = self._make_registration(advertised)
+        self._disk_watch = self._make_disk_watch()
+        self._disk_watch.start()
         await self._registration.register()
         self._open_partitions()
         self.producer_ids = ProducerIds(self.metadata)
@@ -140,7 +147,7 @@ class Node:
                 directory_id=self._identity.directory_id,
             ),
             controller=Controller(self.view, self.new_uuid, config.leader_placement),
-            storage=RaftStorage(self.disk, config.data_dir, self.clock),
+            storage=RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock),
             store=self.metadata,
             session_timeout_ms=self.int_config("broker.session.timeout.ms"),
             balance=BalanceConfig(
@@ -180,7 +187,9 @@ class Node:
     def _open_partitions(self) -> None:
         """Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current."""
         self.partitions = Partitions(
-            PartitionsConfig(data_dir=self.config.data_dir, view=self.view, durability=self.config.durability),
+            PartitionsConfig(
+                data_dir=self.config.data_dir, view=self.view, durability=self.config.durability, room=self._room
+            ),
             self.disk,
             self.group_commit,
         )
@@ -218,6 +227,20 @@ class Node:
         quotas = ClientQuotas(window, self.metadata.image, self.loop.time)
         self.metadata.subscribe(quotas.metadata_changed)
         return quotas
+
+    def _make_disk_watch(self) -> DiskWatch:
+        return DiskWatch(
+            self.config.node_id,
+            self.config.data_dir,
+            self._room,
+            disk=self.disk,
+            reserve=self._reserve,
+            reserve_bytes=lambda: self.int_config("log.disk.reserve.bytes"),
+            conditions=self.conditions,
+            loop=self.loop,
+            executor=self.executor,
+            tell_cluster=lambda has_room: self._registration.tell_room(has_room=has_room),
+        )
 
     def _make_housekeeping(self) -> Housekeeping:
         return Housekeeping(
@@ -269,6 +292,7 @@ class Node:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
         self._registration.stop()
         self.replication.stop()
+        await self._disk_watch.stop()
         await self._housekeeping.stop()
         self.transactions.stop()
         self.groups.stop()

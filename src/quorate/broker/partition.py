@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from quorate.broker.config import Durability
+from quorate.broker.disk_room import DiskRoom
 from quorate.broker.first_writes import FirstWrites
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition_settings import PartitionSettings
@@ -101,8 +102,10 @@ class Partition:
         durability: Durability,
         group_commit: GroupCommit,
         replication: ReplicationPort,
+        room: DiskRoom,
     ) -> None:
         self.identity = identity
+        self.room = room
         self.log = log
         self.settings = settings
         self._durability = durability
@@ -261,7 +264,11 @@ class Partition:
     def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
         """End a producer's transaction. What was being verified for it comes too late."""
         leading = self._require_writable(acks_all=True)
-        info = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            info = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except KafkaError as error:
+            self.check_disk(error)
+            raise
         self.first_writes.ended(end)
         self._appended(leading)
         return info
@@ -270,6 +277,8 @@ class Partition:
         leading = self.leading
         if leading is None or self.failure is not None:
             leading = self.require_leading()
+        if self.room.refusal is not None:
+            self.room.require()
         refusal = leading.check_writable(acks_all=acks_all)
         if refusal is not None:
             raise KafkaError(refusal)
@@ -426,6 +435,7 @@ class Partition:
 
     def check_disk(self, error: Exception) -> None:
         """Something failed: where the log cannot be used any more, nor can the replica."""
+        self.room.write_failed(error.__cause__)
         if self.failure is None and not self.log.is_usable:
             self.sync_failed(error)
 

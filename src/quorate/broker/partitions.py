@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from quorate.broker.config import Durability
+from quorate.broker.disk_room import DiskRoom
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition import OfflinePartition, Partition
 from quorate.broker.partition_folders import partition_folder, partition_index
@@ -34,6 +35,8 @@ class PartitionsConfig(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     view: BrokerView
     durability: Durability
+    #: Shared by all: whether the node's disk takes records.
+    room: DiskRoom
 
 
 class Partitions:
@@ -42,6 +45,7 @@ class Partitions:
         self._data_dir = config.data_dir
         self._view = config.view
         self._durability = config.durability
+        self._room = config.room
         self._group_commit = group_commit
         self._image = MetadataImage()
         self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
@@ -138,7 +142,13 @@ class Partitions:
         self._by_name.clear()
 
     def _brokers_changed(self) -> None:
-        epochs = {broker.node_id: broker.broker_epoch for broker in self._image.brokers.values() if broker.is_active}
+        own = self._view.node_id
+        epochs = {
+            broker.node_id: broker.broker_epoch
+            for broker in self._image.brokers.values()
+            # A leader whose disk is full still looks for a replica with room that may take over.
+            if broker.is_active and (broker.has_room or broker.node_id == own)
+        }
         if epochs == self._broker_epochs:
             return
         self._broker_epochs = epochs
@@ -234,6 +244,7 @@ class Partitions:
             durability=self._durability,
             group_commit=self._group_commit,
             replication=self._replication,
+            room=self._room,
         )
 
     def _make_way(self, directory: str, identity: TopicPartition) -> None:

@@ -77,6 +77,10 @@ class Disk(Protocol):
         """Make creations, renames and removals inside the folder durable."""
         ...
 
+    def allocate(self, path: str, size_bytes: int) -> None:
+        """Make a file of real blocks, so that its room is nobody else's. A file that is there keeps what it has."""
+        ...
+
     def space(self, path: str) -> VolumeSpace:
         """Of the volume that holds the folder."""
         ...

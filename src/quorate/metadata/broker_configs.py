@@ -101,6 +101,16 @@ _OWN = (
         documentation="Whether topics can be deleted.",
     ),
     ConfigDefinition(
+        name="log.disk.reserve.bytes",
+        type=ConfigType.LONG,
+        default=str(64 * 2**20),
+        check=between(0, INT64_MAX),
+        documentation=(
+            "Free space of the volume below which this node takes no records, so that the metadata log has room. A "
+            "quarter of it, 64 MiB at most, is held back as a file."
+        ),
+    ),
+    ConfigDefinition(
         name="fetch.max.bytes",
         type=ConfigType.INT,
         default=str(55 * 2**20),

@@ -1,4 +1,4 @@
-"""Deciding the life of a broker: registered, unfenced, fenced, shutting down, removed. Pure.
+"""Deciding the life of a broker: registered, unfenced, fenced, without room, shutting down, removed. Pure.
 
 Each decision holds, in one batch, what becomes of every partition that the broker has a part in.
 """
@@ -97,6 +97,19 @@ def begin_controlled_shutdown(
     started = r.BrokerShutdownStarted(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
     flag = () if broker.in_controlled_shutdown else (started,)
     return Decision(records=(*flag, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+
+
+def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.ChangeBrokerRoom) -> Decision:
+    broker = checked_broker(image, command.node_id, command.broker_epoch)
+    if broker.has_room == command.has_room:
+        return Decision(broker_epoch=broker.broker_epoch)
+    elections = Elections(image, rules)
+    if command.has_room:
+        elections.take_over_from_full(broker.node_id)
+    else:
+        elections.relieve(broker.node_id)
+    changed = r.BrokerRoomChanged(node_id=broker.node_id, broker_epoch=broker.broker_epoch, has_room=command.has_room)
+    return Decision(records=(changed, *elections.edits.records()), broker_epoch=broker.broker_epoch)
 
 
 def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision:

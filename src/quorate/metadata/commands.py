@@ -159,6 +159,14 @@ class BeginControlledShutdown(TaggedCommand, frozen=True, kw_only=True):
     broker_epoch: BrokerEpoch
 
 
+class ChangeBrokerRoom(TaggedCommand, frozen=True, kw_only=True):
+    """The broker's disk is full, so that replicas with room take over what they can, or it takes records again."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    has_room: bool
+
+
 class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
     """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
 
@@ -255,6 +263,7 @@ Command = (
     | UnfenceBroker
     | FenceBroker
     | BeginControlledShutdown
+    | ChangeBrokerRoom
     | UnregisterBroker
     | AlterIsr
     | ElectLeaders

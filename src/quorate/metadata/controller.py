@@ -14,6 +14,7 @@ from quorate.metadata import commands as c
 from quorate.metadata import records as r
 from quorate.metadata.brokers import (
     begin_controlled_shutdown,
+    change_broker_room,
     fence_broker,
     register_broker,
     unfence_broker,
@@ -61,6 +62,8 @@ class Controller:
                 return fence_broker(image, rules, command)
             case c.BeginControlledShutdown():
                 return begin_controlled_shutdown(image, rules, command)
+            case c.ChangeBrokerRoom():
+                return change_broker_room(image, rules, command)
             case c.UnregisterBroker():
                 return unregister_broker(image, rules, command)
             case c.AlterIsr():

@@ -42,6 +42,8 @@ class Elections:
         self._rules = rules
         self._edits = PartitionEdits(image)
         self._lost: set[NodeId] = set()
+        #: Whether brokers have room whose state this decision changes.
+        self._room: dict[NodeId, bool] = {}
         self._gained: set[NodeId] = set()
 
     @property
@@ -80,6 +82,30 @@ class Elections:
             if leader != NO_NODE:
                 self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
 
+    def relieve(self, node: NodeId) -> None:
+        """The broker's disk is full: have replicas that can take records lead, and wait for it nowhere.
+
+        It stays where no other in-sync replica can take records either: leaving would gain nothing there, and what it
+        holds counts.
+        """
+        self._room[node] = False
+        for name, state in self._image.hosted_partitions(node):
+            isr = without(state.isr, (node,))
+            if node not in state.isr or not any(self.takes_records(other) for other in isr):
+                continue
+            leader = self.candidate(state, isr) if state.leader == node else state.leader
+            self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
+
+    def take_over_from_full(self, node: NodeId) -> None:
+        """The broker has room again: have it lead where the leader has none, and wait for full disks nowhere."""
+        self._room[node] = True
+        for name, state in self._image.hosted_partitions(node):
+            if node in state.isr and state.has_leader and not self.takes_records(state.leader):
+                isr = tuple(other for other in state.isr if self.takes_records(other))
+                leader = self.candidate(state, isr)
+                if leader != NO_NODE:
+                    self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
+
     def elect_if_leaderless(self, name: TopicPartition) -> None:
         state = self._edits.current(name)
         if state.has_leader:
@@ -93,7 +119,7 @@ class Elections:
     def elect_unclean(self, name: TopicPartition) -> bool:
         """Give a leaderless partition any replica that can lead; returns whether there was one."""
         state = self._edits.current(name)
-        for node in state.replicas:
+        for node in sorted(state.replicas, key=lambda node: not self.takes_records(node)):
             if self._may_lead(node):
                 unclean = node not in state.isr
                 isr = (node,) if unclean else state.isr
@@ -103,7 +129,7 @@ class Elections:
 
     def candidate(self, state: PartitionState, isr: tuple[NodeId, ...]) -> NodeId:
         """The replica that leads next, or NO_NODE."""
-        return first_candidate(state.replicas, isr, self._may_lead, self._rules.favoured)
+        return first_candidate(state.replicas, isr, self._may_lead, self.takes_records, self._rules.favoured)
 
     def _elect_unclean_if_allowed(self, name: TopicPartition) -> None:
         in_sync_is_live = any(self._is_live(node) for node in self._edits.current(name).isr)
@@ -113,6 +139,9 @@ class Elections:
     def _may_lead(self, node: NodeId) -> bool:
         return node in self._gained or (node not in self._lost and self._image.is_active(node))
 
+    def takes_records(self, node: NodeId) -> bool:
+        return self._may_lead(node) and self._room.get(node, self._image.has_room(node))
+
     def _is_live(self, node: NodeId) -> bool:
         return node in self._gained or (node not in self._lost and self._image.is_live(node))
 
@@ -121,10 +150,15 @@ def first_candidate(
     replicas: tuple[NodeId, ...],
     isr: tuple[NodeId, ...],
     may_lead: Callable[[NodeId], bool],
+    takes_records: Callable[[NodeId], bool],
     favoured: QuorumLeader | None = None,
 ) -> NodeId:
-    """The first replica that is in sync and may lead, the favoured one before all others, or NO_NODE."""
-    candidates = [node for node in replicas if node in isr and may_lead(node)]
+    """The first replica that is in sync and may lead, the favoured one before all others, or NO_NODE.
+
+    One whose disk is full leads only where all are: it can still be read from.
+    """
+    able = [node for node in replicas if node in isr and may_lead(node)]
+    candidates = [node for node in able if takes_records(node)] or able
     if favoured is not None and favoured.node_id in candidates:
         return favoured.node_id
     return candidates[0] if candidates else NO_NODE
@@ -145,7 +179,7 @@ def preferred_leader_imbalance(image: MetadataImage, favoured: QuorumLeader | No
         for index, state in topic.partitions.items()
         if state.leader != (preferred := preferred_leader(state, favoured))
         and preferred in state.isr
-        and image.is_active(preferred)
+        and image.takes_records(preferred)
     )
 
 
@@ -191,6 +225,10 @@ def _elect_preferred(elections: Elections, name: TopicPartition, preferred: Node
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred leader leads already.")
     if elections.candidate(state, (preferred,) if preferred in state.isr else ()) != preferred:
         raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"The preferred leader {preferred} is not in sync.")
+    if state.has_leader and not elections.takes_records(preferred):
+        raise KafkaError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"The disk of the preferred leader {preferred} is full."
+        )
     elections.edits.change(name, msgspec.structs.replace(state, leader=preferred))
 
 

@@ -98,6 +98,14 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
         broker = self.brokers.get(node)
         return broker is not None and broker.is_live
 
+    def has_room(self, node: NodeId) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and broker.has_room
+
+    def takes_records(self, node: NodeId) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and broker.takes_records
+
     def is_active(self, node: NodeId) -> bool:
         """Whether the node may be given leaderships and may join in-sync sets."""
         broker = self.brokers.get(node)

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from quorate.metadata.image import MetadataImage
 
 Value = TypeVar("Value")
-_BrokerRecord = r.BrokerRegistered | r.BrokerFenced | r.BrokerUnfenced | r.BrokerShutdownStarted | r.BrokerUnregistered
+_BrokerRecord = (
+    r.BrokerRegistered
+    | r.BrokerFenced
+    | r.BrokerUnfenced
+    | r.BrokerShutdownStarted
+    | r.BrokerRoomChanged
+    | r.BrokerUnregistered
+)
 
 
 class ImageDraft:
@@ -104,6 +111,8 @@ class ImageDraft:
                 self._change_broker(node_id, fenced=False)
             case r.BrokerShutdownStarted(node_id=node_id):
                 self._change_broker(node_id, in_controlled_shutdown=True)
+            case r.BrokerRoomChanged(node_id=node_id, has_room=has_room):
+                self._change_broker(node_id, has_room=has_room)
             case r.BrokerUnregistered(node_id=node_id):
                 self._former_directories[node_id] = self._brokers.pop(node_id).directory_id
             case _:
@@ -173,6 +182,7 @@ class ImageDraft:
             peer_address=record.peer_address,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            has_room=record.has_room,
         )
         self._last_broker_epoch = max(self._last_broker_epoch, record.broker_epoch)
 

@@ -35,6 +35,8 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     #: Leads nothing and is in no in-sync set, save where it is the last member.
     fenced: bool = False
     in_controlled_shutdown: bool = False
+    #: False while its disk is full: it takes no records, and leads only what no replica with room can.
+    has_room: bool = True
 
     @property
     def is_live(self) -> bool:
@@ -44,6 +46,10 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     def is_active(self) -> bool:
         """Whether it may be given leaderships and may join in-sync sets."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def takes_records(self) -> bool:
+        return self.is_active and self.has_room
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +122,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     unclean_elections: tuple[TopicPartition, ...] = ()
     reconfigured_topics: tuple[TopicName, ...] = ()
     brokers_reconfigured: bool = False
-    #: Registered, fenced, unfenced, shutting down or removed.
+    #: Registered, fenced, unfenced, shutting down, without room or with room again, or removed.
     changed_brokers: tuple[NodeId, ...] = ()
 
 

@@ -71,17 +71,21 @@ def _check_members(image: MetadataImage, state: PartitionState, members: tuple[I
         broker = image.brokers.get(member.node_id)
         # A leader that is shutting down may shrink the set to itself; nobody else joins or stays while it stops.
         may_belong = broker is not None and (broker.is_live if broker.node_id == state.leader else broker.is_active)
-        if broker is None or not may_belong or broker.broker_epoch != member.broker_epoch:
+        joins_full = broker is not None and not broker.has_room and broker.node_id not in state.isr
+        if broker is None or not may_belong or joins_full or broker.broker_epoch != member.broker_epoch:
             raise KafkaError(
                 ErrorCode.INELIGIBLE_REPLICA,
-                f"Broker {member.node_id} is fenced, shutting down or has restarted since it fetched.",
+                f"Broker {member.node_id} is fenced, shutting down, without room on its disk, or has restarted since "
+                f"it fetched.",
             )
 
 
 def _handed_over(image: MetadataImage, elections: Elections, state: PartitionState) -> PartitionState:
-    """A leader that is shutting down goes as soon as another replica is in sync."""
+    """A leader that is shutting down, or whose disk is full, goes as soon as another replica is in sync."""
     isr = without(state.isr, (state.leader,))
-    if image.is_active(state.leader) or not isr:
+    if image.takes_records(state.leader) or not isr:
         return state
     leader = elections.candidate(state, isr)
-    return state if leader == NO_NODE else msgspec.structs.replace(state, isr=isr, leader=leader)
+    if leader == NO_NODE or (image.is_active(state.leader) and not image.has_room(leader)):
+        return state
+    return msgspec.structs.replace(state, isr=isr, leader=leader)

@@ -24,6 +24,7 @@ def place_partitions(image: MetadataImage, *, count: int, replication_factor: in
 
     Brokers are taken least loaded first, so that a topic of one partition does not always land on the same node. As
     in Apache Kafka, one that cannot lead now gets a replica only where there are too few others, and never the first.
+    One whose disk is full comes after all others that are at work.
     """
     active = [broker for broker in image.brokers.values() if broker.is_active]
     _check_enough(replication_factor, registered=len(image.brokers), active=len(active))
@@ -42,7 +43,12 @@ class PlacementLoad:
     def place(self, replication_factor: int) -> tuple[NodeId, ...]:
         first = min(
             (broker for broker in self._brokers if broker.is_active),
-            key=lambda broker: (self.leaders[broker.node_id], self.replicas[broker.node_id], broker.node_id),
+            key=lambda broker: (
+                not broker.has_room,
+                self.leaders[broker.node_id],
+                self.replicas[broker.node_id],
+                broker.node_id,
+            ),
         )
         chosen = [first]
         while len(chosen) < replication_factor:
@@ -60,6 +66,7 @@ class PlacementLoad:
             (broker for broker in self._brokers if broker.node_id not in taken and broker.node_id != excluded),
             key=lambda broker: (
                 not broker.is_active,
+                not broker.has_room,
                 racks[broker.rack or ""],
                 self.replicas[broker.node_id],
                 broker.node_id,

@@ -43,7 +43,7 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
         if node not in target:
             continue  # On its way off already.
         others = [image.brokers[other] for other in without(target, (node,)) if other in image.brokers]
-        if not any(broker.is_active and broker.node_id not in target for broker in image.brokers.values()):
+        if not any(broker.takes_records and broker.node_id not in target for broker in image.brokers.values()):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"No broker is left to take the replica of {name.topic}-{name.partition} from broker {node}.",
@@ -74,7 +74,9 @@ def replacement_plan(image: MetadataImage) -> tuple[PartitionReassignment, ...]:
         target = list(state.target_replicas)
         for rank, node in enumerate(target):
             others = [image.brokers[other] for other in target if other in image.brokers]
-            if node not in image.brokers and any(image.is_active(other) for other in image.brokers.keys() - {*target}):
+            if node not in image.brokers and any(
+                image.takes_records(other) for other in image.brokers.keys() - {*target}
+            ):
                 target[rank] = load.best(others).node_id
                 load.replicas[target[rank]] += 1
         if image.brokers.keys() >= {*target}:
@@ -104,7 +106,7 @@ class _Rebalance:
     """A greedy search: a step is taken only if it brings the loads of two brokers closer to each other."""
 
     def __init__(self, image: MetadataImage) -> None:
-        self._brokers = {node: broker for node, broker in sorted(image.brokers.items()) if broker.is_active}
+        self._brokers = {node: broker for node, broker in sorted(image.brokers.items()) if broker.takes_records}
         self._racks = {node: broker.rack for node, broker in image.brokers.items()}
         self._replicas = Counter({node: image.replica_count(node) for node in self._brokers})
         self._leaders = Counter({node: image.preferred_count(node) for node in self._brokers})

@@ -47,6 +47,7 @@ class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-re
     peer_address: str = ""
     fenced: bool = False
     in_controlled_shutdown: bool = False
+    has_room: bool = True
 
 
 class BrokerFenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-fenced"):
@@ -66,6 +67,14 @@ class BrokerShutdownStarted(MetadataRecord, frozen=True, kw_only=True, tag="brok
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
+
+
+class BrokerRoomChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker-room-changed"):
+    """The broker's disk is full, or takes records again. While it is full, replicas with room lead and are in sync."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    has_room: bool
 
 
 class BrokerUnregistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-unregistered"):
@@ -146,6 +155,7 @@ AnyRecord = (
     | BrokerFenced
     | BrokerUnfenced
     | BrokerShutdownStarted
+    | BrokerRoomChanged
     | BrokerUnregistered
     | TopicCreated
     | TopicDeleted

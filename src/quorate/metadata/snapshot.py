@@ -93,6 +93,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
             peer_address=broker.peer_address,
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
+            has_room=broker.has_room,
         )
     for node_id, configs in image.broker_configs.items():
         for key, value in configs.items():

@@ -188,14 +188,15 @@ def _new_partitions(
     leader_epoch = image.deletions.first_leader_epoch(name)
     records = []
     for index, replicas in enumerate(placements, first):
-        isr = tuple(node for node in replicas if image.is_active(node))
+        active = tuple(node for node in replicas if image.is_active(node))
+        isr = tuple(node for node in active if image.has_room(node)) or active
         records.append(
             r.PartitionChanged(
                 topic_id=topic_id,
                 partition=PartitionIndex(index),
                 replicas=replicas,
                 isr=isr,
-                leader=first_candidate(replicas, isr, image.is_active, favoured),
+                leader=first_candidate(replicas, isr, image.is_active, image.has_room, favoured),
                 leader_epoch=leader_epoch,
             )
         )

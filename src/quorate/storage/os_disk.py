@@ -124,6 +124,13 @@ class OsDisk:
         finally:
             os.close(descriptor)
 
+    def allocate(self, path: str, size_bytes: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size_bytes)
+        finally:
+            os.close(descriptor)
+
     def space(self, path: str) -> VolumeSpace:
         found = os.statvfs(path or ".")
         return VolumeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -9,6 +9,7 @@ from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.commands import (
     AlterIsr,
     BeginControlledShutdown,
+    ChangeBrokerRoom,
     Command,
     CreateTopic,
     FenceBroker,
@@ -95,6 +96,9 @@ class Cluster:
 
     def shut_down(self, node: int) -> Decision:
         return self.do(BeginControlledShutdown(node_id=NodeId(node), broker_epoch=self.epoch(node)))
+
+    def change_room(self, node: int, *, has_room: bool) -> Decision:
+        return self.do(ChangeBrokerRoom(node_id=NodeId(node), broker_epoch=self.epoch(node), has_room=has_room))
 
     def epoch(self, node: int) -> BrokerEpoch:
         return self.image.brokers[NodeId(node)].broker_epoch

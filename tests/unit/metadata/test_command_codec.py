@@ -45,6 +45,7 @@ COMMANDS: list[c.Command] = [
     c.UnfenceBroker(node_id=SEVEN, broker_epoch=EPOCH),
     c.FenceBroker(node_id=SEVEN, broker_epoch=EPOCH),
     c.BeginControlledShutdown(node_id=SEVEN, broker_epoch=EPOCH),
+    c.ChangeBrokerRoom(node_id=SEVEN, broker_epoch=EPOCH, has_room=False),
     c.UnregisterBroker(node_id=SEVEN, even_with_replicas=True),
     c.AlterIsr(
         node_id=SEVEN,

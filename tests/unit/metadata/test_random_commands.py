@@ -36,6 +36,15 @@ def _with_epoch(kind: type[c.FenceBroker | c.UnfenceBroker | c.BeginControlledSh
     return command
 
 
+def _room(node: NodeId, has_room: bool) -> Step:
+    def command(cluster: Cluster) -> c.Command:
+        broker = cluster.image.brokers.get(node)
+        epoch = BrokerEpoch(0) if broker is None else broker.broker_epoch
+        return c.ChangeBrokerRoom(node_id=node, broker_epoch=epoch, has_room=has_room)
+
+    return command
+
+
 def _isr_change(name: c.PartitionName, isr: tuple[NodeId, ...]) -> Step:
     """What the partition's leader would propose: itself and those of the nodes that are replicas and there."""
 
@@ -134,6 +143,7 @@ steps = st.one_of(
     _plain(plain_commands),
     st.builds(_with_epoch, st.sampled_from([c.FenceBroker, c.UnfenceBroker, c.BeginControlledShutdown]), node_ids),
     st.builds(_with_epoch, st.just(c.UnfenceBroker), node_ids),
+    st.builds(_room, node_ids, st.booleans()),
     changes_in_sync,
     changes_in_sync,
     st.builds(_delete, st.just("payments")),

@@ -31,6 +31,8 @@ class Heartbeat(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat"):
     broker_epoch: BrokerEpoch
     metadata_version: Offset
     wants_to_stop: bool = False
+    #: False while the broker's disk is full.
+    has_room: bool = True
 
 
 class HeartbeatAnswer(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat-answer"):

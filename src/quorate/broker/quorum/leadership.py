@@ -176,6 +176,11 @@ class Leadership:
             return q.HeartbeatAnswer(is_superseded=broker.broker_epoch > beat.broker_epoch)
         self._sessions.heard(beat.node_id, self._now_ms())
         self._watch_sessions()
+        if beat.has_room != broker.has_room:
+            logger.info("broker room changed node=%s has_room=%s", beat.node_id, beat.has_room)
+            await self._submit(
+                c.ChangeBrokerRoom(node_id=beat.node_id, broker_epoch=beat.broker_epoch, has_room=beat.has_room)
+            )
         if beat.wants_to_stop:
             # If leadership ends first, the broker must not stop: it asks the next leader.
             await active.submit([c.BeginControlledShutdown(node_id=beat.node_id, broker_epoch=beat.broker_epoch)])

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 import msgspec
@@ -48,6 +49,9 @@ class BrokerRegistration:
         self._leader = leader
         self._loop = loop
         self._on_failure = on_failure
+        self._has_room = True
+        #: Set when there is something to tell before the next heartbeat is due.
+        self._news = asyncio.Event()
         self._heartbeats: asyncio.Task[None] | None = None
         self.broker_epoch = BrokerEpoch(-1)
 
@@ -85,6 +89,12 @@ class BrokerRegistration:
                 await asyncio.sleep(_SOON_S)
         self._heartbeats = self._loop.create_task(self._keep_beating())
 
+    def tell_room(self, *, has_room: bool) -> None:
+        """Whether the disk takes records, as every heartbeat says from now on. A change is told at once."""
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self._news.set()
+
     async def leave(self, grace_ms: int) -> None:
         """Have others take over what this broker leads, for as long as that may take and there is anybody to do it."""
         self._stop_beating()
@@ -121,14 +131,19 @@ class BrokerRegistration:
             if answer is not None and (dismissal := self._dismissal(answer)) is not None:
                 self._on_failure(dismissal)
                 return
-            await asyncio.sleep(max(_SOON_S, interval_s - (self._loop.time() - started)))
+            await asyncio.sleep(_SOON_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s - (self._loop.time() - started)):
+                    await self._news.wait()
 
     async def _beat(self, *, wants_to_stop: bool = False, timeout_ms: float = 2_000) -> HeartbeatAnswer | None:
+        self._news.clear()
         beat = Heartbeat(
             node_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             metadata_version=self._store.image.version,
             wants_to_stop=wants_to_stop,
+            has_room=self._has_room,
         )
         try:
             answer, _ = await self._leader.ask(beat, timeout_ms)

@@ -35,7 +35,10 @@ def take(partition: Partition, answer: f.FetchAnswered, records: Buffer) -> Take
         _give_up(partition, error)
         return Taken.BACK_OFF
     except KafkaError as error:
-        if partition.log.is_usable:  # The disk is full, say: somebody may make room.
+        partition.room.write_failed(error.__cause__)
+        if partition.room.refusal is not None and partition.log.is_usable:
+            return Taken.BACK_OFF  # That is told once, for the node. Somebody may make room.
+        if partition.log.is_usable:
             logger.error("not appended partition=%s epoch=%s error=%s", partition, partition.leader_epoch, error)
         else:
             _give_up(partition, error)
@@ -82,6 +85,7 @@ def _report_loss(partition: Partition, offset: Offset) -> None:
 
 
 def _append(partition: Partition, following: f.FollowerReplica, records: Buffer) -> Taken:
+    partition.room.require()
     _append_where_the_leader_has_it(partition.log, records)
     for effect in following.step(f.RecordsAppended(), partition.replica_log):
         _carry_out(partition, following, effect, b"")

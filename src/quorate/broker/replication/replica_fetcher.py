@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _REQUEST_TIMEOUT_MS = 10_000
 _MAX_REQUESTS_UNDER_WAY = 2
+_FULL_DISK_BACKOFF_MS = 500
 
 #: Sends a request to a node and has its answer read as it comes; ``PeerError`` where there is none.
 Call = Callable[[NodeId, bytes, float, Callable[[memoryview], None]], Awaitable[None]]
@@ -150,6 +151,9 @@ class ReplicaFetcher:
 
     def _is_held_back(self, planned: PlannedFetch[PartitionKey], partition: Partition, now_ms: int) -> bool:
         """Whether the replica has taken enough for now, in which case it is asked for later."""
+        if partition.room.refusal is not None:
+            self._plan.put_off(planned, now_ms + _FULL_DISK_BACKOFF_MS)
+            return True
         if self._throttle is None or not self._throttle.applies_to(partition.identity, self._node_id):
             return False
         wait_s = self._throttle.wait_s()

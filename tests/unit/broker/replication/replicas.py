@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from quorate.broker.config import Durability
+from quorate.broker.disk_room import DiskRoom
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.partition import Partition
 from quorate.broker.partition_settings import PartitionSettings
@@ -85,6 +86,7 @@ class Replicas:
             durability=self.durability,
             group_commit=self.group_commit,
             replication=self.port,
+            room=DiskRoom(),
         )
         self.by_key[TOPIC_ID, index] = partition
         return partition
