@@ -7,6 +7,7 @@ from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
+from quorate.transport.peer_errors import PeerProtocolError
 from quorate.transport.peer_frames import FrameKind, encode_frame
 from quorate.transport.peer_hello import Hello, decode_hello, encode_hello
 from quorate.transport.peers import Peers
@@ -31,6 +32,10 @@ class Node:
         self.messages: list[tuple[int, bytes]] = []
         self.events: list[tuple[object, ...]] = []
         self.unanswered: list[asyncio.Future[bytes]] = []
+        #: Who has asked for something, and whether it was known.
+        self.asked_by: list[tuple[int, bool]] = []
+        #: Nodes that the cluster's metadata does not have.
+        self.strangers: set[int] = set()
         self._changed = asyncio.Event()
         #: By which the cluster knows other nodes.
         self.directories: dict[NodeId, DirectoryId] = {}
@@ -64,7 +69,13 @@ class Node:
         self.messages.append((sender, bytes(payload)))
         self._changed.set()
 
-    def request_received(self, sender: NodeId, payload: bytes) -> bytes | Awaitable[bytes]:
+    def knows(self, node_id: NodeId) -> bool:
+        return node_id not in self.strangers
+
+    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> bytes | Awaitable[bytes]:
+        self.asked_by.append((sender, is_known))
+        if payload == b"insane":
+            raise PeerProtocolError("no sound node asks for this")
         if payload == b"raise":
             raise ValueError("no such thing")
         if payload.startswith(b"hang"):
@@ -78,9 +89,6 @@ class Node:
     async def _answer_later(self, payload: bytes) -> bytes:
         await asyncio.sleep(0.02)
         return payload
-
-    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:
-        self._told("introduced", node_id, incarnation, address)
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         self._told("connected", node_id, incarnation)
@@ -143,14 +151,20 @@ class ScriptedPeer:
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def new_hello(node_id: int, target_id: int, cluster_id: str = CLUSTER) -> Hello:
+def new_hello(
+    node_id: int,
+    target_id: int,
+    cluster_id: str = CLUSTER,
+    directory_id: DirectoryId = NO_DIRECTORY,
+    target_directory_id: DirectoryId = NO_DIRECTORY,
+) -> Hello:
     return Hello(
         cluster_id=cluster_id,
         node_id=NodeId(node_id),
         target_id=NodeId(target_id),
         incarnation=1,
-        directory_id=NO_DIRECTORY,
-        address=Address(host=LOOPBACK, port=1),
+        directory_id=directory_id,
+        target_directory_id=target_directory_id,
     )
 
 

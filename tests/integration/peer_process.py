@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.transport.peer_config import Address, PeerConfig, PeerIdentity
+from quorate.transport.peer_config import PeerConfig, PeerIdentity
 from quorate.transport.peers import Peers
 
 
@@ -19,11 +19,11 @@ class Answering:
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         pass
 
-    def request_received(self, sender: NodeId, payload: bytes) -> bytes | Awaitable[bytes]:
-        return asyncio.get_running_loop().create_future() if payload.startswith(b"hang") else payload
+    def knows(self, node_id: NodeId) -> bool:
+        return True
 
-    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:
-        pass
+    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> bytes | Awaitable[bytes]:
+        return asyncio.get_running_loop().create_future() if payload.startswith(b"hang") else payload
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         pass

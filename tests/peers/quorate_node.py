@@ -37,7 +37,7 @@ class QuorateNode:
         self._config_path = folder / "node.toml"
         self._log_path = folder / "node.log"
         self._process: ChildProcess | None = None
-        self._settings = settings
+        self.settings = settings
         own_settings: dict[str, TomlValue] = {
             "node_id": node_id,
             "data_dir": str(self.data_dir),
@@ -72,6 +72,15 @@ class QuorateNode:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def log_text(self) -> str:
+        """All that its processes have written so far."""
+        return self._log_path.read_text(errors="replace")
+
+    def resident_bytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(line.split()[1]) * 1024
 
     def restart(self) -> None:
         """Start the process on the same data directory and port, and wait until it is ready."""

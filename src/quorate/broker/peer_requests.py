@@ -11,6 +11,7 @@ from quorate.broker.api import RequestContext
 from quorate.kernel.ids import NodeId
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.codec import decode, encode
+from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
 from quorate.transport.peer_errors import PeerProtocolError, PeerTimeout
 
@@ -45,13 +46,7 @@ class PeerRequests:
             raise PeerTimeout("this node did not answer itself in time") from None
 
     async def serve(self, payload: bytes) -> bytes:
-        api_key, version = _START.unpack_from(payload)
-        if api_key not in _SERVED:
-            raise PeerProtocolError(f"no node asks for API {api_key}")
-        # Imported late: the handlers know the node, which is made of this.
-        from quorate.broker.handlers import APIS
-
-        request = decode(APIS[api_key].request, payload, version, _START.size)
+        request, version = _read(payload)
         return b"".join(encode(await self._handle(request, version), version))
 
     async def _handle(self, request: Request, version: int) -> Response:
@@ -62,3 +57,21 @@ class PeerRequests:
         response = result if isinstance(result, Response) else await cast("asyncio.Future[Response | None]", result)
         assert response is not None
         return response
+
+
+def _read(payload: bytes) -> tuple[Request, int]:
+    # Imported late: the handlers know the node, which is made of this.
+    from quorate.broker.handlers import APIS
+
+    if len(payload) < _START.size:
+        raise PeerProtocolError("a Kafka request without its API key")
+    api_key, version = _START.unpack_from(payload)
+    if api_key not in _SERVED:
+        raise PeerProtocolError(f"no node asks for API {api_key}")
+    api = APIS[api_key]
+    if not api.min_version <= version <= api.max_version:
+        raise PeerProtocolError(f"no node asks for version {version} of API {api_key}")
+    try:
+        return decode(api.request, payload, version, _START.size), version
+    except ProtocolError as error:
+        raise PeerProtocolError(str(error)) from None

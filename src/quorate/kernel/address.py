@@ -20,6 +20,6 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise QuorateError(f"{text!r} is not an address of the form host:port")
-    if not separator or not port.isdigit() or int(port) > 65535:
+    if not separator or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise QuorateError(f"{text!r} is not an address of the form host:port")
     return Address(host, int(port))

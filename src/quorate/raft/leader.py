@@ -41,6 +41,11 @@ class Leader:
     def can_decide(self) -> bool:
         return self._state.applied_end_offset > self._first_offset
 
+    @property
+    def read_round(self) -> int:
+        """The last round of heartbeats that followers were asked to confirm."""
+        return self._reads.current_round
+
     def match_end_offsets(self) -> dict[NodeId, Offset]:
         """How far each peer is known to have the log."""
         return self._replication.match_end_offsets()

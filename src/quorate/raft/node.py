@@ -31,6 +31,7 @@ from quorate.raft.membership import Membership
 from quorate.raft.messages import AppendRequest, FromLeader, Message, TermNotice, VoteRequest, VoteResponse
 from quorate.raft.outcomes import Refusal
 from quorate.raft.ready import QuorumState, Ready, Role
+from quorate.raft.sanity import TermAllowance, objection
 from quorate.raft.state import Jitter, RaftState
 from quorate.raft.transitions import Campaign, CampaignPhase, Follow, Lead, Transition
 from quorate.raft.voting import answer_vote_request, send_vote_response
@@ -64,6 +65,7 @@ class RaftNode:
             now_ms=now_ms,
         )
         self._role: Follower | Candidate | Leader = Follower(self._state, self._first_deadline())
+        self._term_allowance = TermAllowance(self._state.term, now_ms)
         self._saved_hard_state = self._state.hard_state
         self._told_quorum_state: QuorumState | None = None
         self._reachable = {node_id}  # Those that could answer a pre-vote now.
@@ -121,6 +123,15 @@ class RaftNode:
         None: the log no longer has the entry before it, since a later snapshot has taken its place.
         """
         return self._state.log.snapshot_meta(end_offset)
+
+    def objection_to(self, message: Message, now_ms: int) -> str | None:
+        """Why no sound node can have sent the message. One that is objected to must not be given to ``step``."""
+        state = self._state
+        leader = self._role if isinstance(self._role, Leader) else None
+        reason = objection(message, state, leads=leader is not None, read_round=leader.read_round if leader else 0)
+        if reason is None and not self._term_allowance.admits(message.term, state.term, now_ms):
+            reason = f"term {message.term} is too far from this node's term {state.term}"
+        return reason
 
     def step(self, event: RaftEvent) -> None:
         self._state.now_ms = max(self._state.now_ms, event.now_ms)

@@ -15,7 +15,14 @@ from quorate.transport.peer_frames import (
     payload_parts,
     split_correlation_id,
 )
-from quorate.transport.peer_hello import Hello, Rejection, decode_hello, encode_hello, encode_rejection
+from quorate.transport.peer_hello import (
+    Hello,
+    Rejection,
+    RejectReason,
+    decode_hello,
+    encode_hello,
+    encode_rejection,
+)
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
 
@@ -46,13 +53,31 @@ class AcceptedConnection:
         self._hello: Hello | None = None
         #: Who dialled; None until it has introduced itself.
         self.peer_id: NodeId | None = None
+        #: Whether that node belongs to the cluster. If not, it may only ask to join.
+        self.is_known = False
         self.remote_host = ""
         self.closed: asyncio.Future[str] = local.loop.create_future()
 
-    def drop_stranger(self) -> None:
-        """End the connection where the peer would not be let in now."""
-        if self._hello is not None and (rejection := self._local.objection(self._hello)) is not None:
+    def send(self, payload: Payload) -> bool:
+        """Say something to the peer on the connection that it opened; False if it was dropped."""
+        parts = payload_parts(payload)
+        size_bytes = sum(map(len, parts))
+        if not self.is_known or self.closed.done() or size_bytes > self._config.max_frame_bytes:
+            return False
+        if not self._stream.outbox.has_room:
+            return False
+        self._stream.send(encode_frame(FrameKind.MESSAGE, parts))
+        return True
+
+    def review(self) -> None:
+        """End the connection where the peer would not be let in now; take more from one that has become known."""
+        if self._hello is None:
+            return
+        if (rejection := self._local.objection(self._hello)) is not None:
             self.abort(rejection.reason)
+        elif not self.is_known and self._local.is_known(self._hello):
+            self.is_known = True
+            self._stream.change_limit(self._config.max_frame_bytes)
 
     def end(self, reason: str) -> None:
         self._stream.end(reason)
@@ -74,13 +99,19 @@ class AcceptedConnection:
             self.closed.set_result(reason)
         self._owner.connection_closed(self, reason)
 
+    def protocol_broken(self, reason: str) -> None:
+        rejection = Rejection(reason=RejectReason.PROTOCOL_BROKEN, message=reason)
+        self._owner.peer_refused(self, self.peer_id, rejection)
+
     def frame_received(self, kind: FrameKind, body: memoryview) -> None:
         if self.peer_id is None:
             self._introduction_received(kind, body)
             return
         match kind:
-            case FrameKind.MESSAGE:
+            case FrameKind.MESSAGE if self.is_known:
                 self._handler.message_received(self.peer_id, body)
+            case FrameKind.MESSAGE:
+                pass  # Not listened to. One that was removed, and comes back to join, does not know that yet.
             case FrameKind.REQUEST:
                 self._serve(self.peer_id, *split_correlation_id(body))
             case FrameKind.PING:
@@ -99,10 +130,13 @@ class AcceptedConnection:
         if rejection is not None:
             self._refuse(hello.node_id, rejection)
             return
-        self._stream.admit()
+        config = self._config
         self._hello = hello
+        self.is_known = self._local.is_known(hello)
+        self._stream.admit(config.max_frame_bytes if self.is_known else config.guest_max_frame_bytes)
         self.peer_id = hello.node_id
-        self._stream.send(encode_frame(FrameKind.HELLO, (encode_hello(self._local.hello_to(hello.node_id)),)))
+        answer = self._local.hello_to(hello.node_id, is_known=self.is_known)
+        self._stream.send(encode_frame(FrameKind.HELLO, (encode_hello(answer),)))
         self._owner.peer_introduced(self, hello)
 
     def _refuse(self, node_id: NodeId | None, rejection: Rejection) -> None:
@@ -111,11 +145,13 @@ class AcceptedConnection:
         self._stream.end(rejection.reason)
 
     def _serve(self, peer_id: NodeId, correlation_id: int, payload: memoryview) -> None:
-        if len(self._requests) >= self._config.max_requests_in_flight:
-            raise PeerProtocolError(f"more than {self._config.max_requests_in_flight} requests in flight")
+        config = self._config
+        most = config.max_requests_in_flight if self.is_known else config.guest_max_requests_in_flight
+        if len(self._requests) >= most:
+            raise PeerProtocolError(f"more than {most} requests in flight")
         try:
             # A copy: the answer may take its time, and the next read overwrites the view.
-            answer = self._handler.request_received(peer_id, bytes(payload))
+            answer = self._handler.request_received(peer_id, bytes(payload), is_known=self.is_known)
         except Exception as error:
             self._fail(correlation_id, error)
             return
@@ -149,6 +185,9 @@ class AcceptedConnection:
 
     def _fail(self, correlation_id: int, error: BaseException) -> None:
         if self.closed.done():
+            return
+        if isinstance(error, PeerProtocolError):
+            self._stream.give_up(str(error))
             return
         if not isinstance(error, PeerError):  # That is a refusal, which its asker knows how to take.
             node_id = self._local.identity.node_id

@@ -27,6 +27,12 @@ class PeerConfig(msgspec.Struct, frozen=True, kw_only=True):
     #: Of a payload, without its header.
     max_frame_bytes: int = 64 * 1024 * 1024
     max_requests_in_flight: int = 1024
+    #: Connections that have not introduced themselves yet; the oldest gives way.
+    max_unintroduced: int = 128
+    #: Nodes that introduced themselves but are not known: they can only ask to join. The oldest gives way.
+    max_guests: int = 64
+    guest_max_frame_bytes: int = 64 * 1024
+    guest_max_requests_in_flight: int = 8
     ping_interval_ms: int = 1000
     #: A connection on which nothing came for this long is given up.
     silence_timeout_ms: int = 5_000

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_errors import OutcomeUnknown, PeerError, PeerProtocolError, PeerTimeout, PeerUnreachable
 from quorate.transport.peer_frames import (
+    FRAME_OVERHEAD_BYTES,
     FrameKind,
     Payload,
     encode_correlated,
@@ -14,7 +15,7 @@ from quorate.transport.peer_frames import (
     payload_parts,
     split_correlation_id,
 )
-from quorate.transport.peer_hello import Hello, Rejection, decode_hello, decode_rejection, encode_hello
+from quorate.transport.peer_hello import Hello, Rejection, RejectReason, decode_hello, decode_rejection, encode_hello
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
 
@@ -46,7 +47,9 @@ class DialledConnection:
 
     def open_stream(self) -> PeerStream:
         # Always reading: answers have to come in even while the peer takes nothing.
-        return PeerStream(self._loop, self._config, self, reads_while_blocked=True)
+        # Behind its hello the peer may say more at once, so there is no smaller limit before that.
+        limit = self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES
+        return PeerStream(self._loop, self._config, self, reads_while_blocked=True, first_frame_bytes=limit)
 
     def send(self, payload: Payload) -> bool:
         parts = payload_parts(payload)
@@ -120,10 +123,17 @@ class DialledConnection:
                 correlation_id, payload = split_correlation_id(body)
                 why = str(payload, "utf-8", "replace")
                 self._failed(correlation_id, OutcomeUnknown(f"node {self._peer_id} failed: {why}"))
+            case FrameKind.MESSAGE:
+                # The peer does not know yet where this node can be dialled.
+                self._local.handler.message_received(self._peer_id, body)
             case FrameKind.PONG:
                 pass
             case _:
                 raise PeerProtocolError(f"unexpected {kind.name} from the dialled end")
+
+    def protocol_broken(self, reason: str) -> None:
+        rejection = Rejection(reason=RejectReason.PROTOCOL_BROKEN, message=reason)
+        self._local.refusals.note(f"{self._peer_id}@{self._stream.remote_host if self._stream else ''}", rejection)
 
     def _answered(self, correlation_id: int, payload: memoryview) -> None:
         answer, read = self._requests.get(correlation_id, (None, bytes))
@@ -157,7 +167,6 @@ class DialledConnection:
             self.introduced.set_result(rejection)
             self._stream.end(rejection.reason)
             return
-        self._stream.admit()
         self._is_up = True
         self.introduced.set_result(hello)
         self._schedule_pulse()

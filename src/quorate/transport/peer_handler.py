@@ -4,7 +4,6 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from quorate.kernel.ids import DirectoryId, NodeId
-from quorate.transport.peer_config import Address
 from quorate.transport.peer_frames import Payload
 
 
@@ -15,16 +14,19 @@ class PeerHandler(Protocol):
         """The data folder that the cluster knows the peer by, or ``NO_DIRECTORY``."""
         ...
 
+    def knows(self, node_id: NodeId) -> bool:
+        """Whether the cluster's metadata has the node."""
+        ...
+
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
-        """Take a message. The view is only valid until this call returns."""
+        """Take a message of a node that is known. The view is only valid until this call returns.
+
+        A ``PeerProtocolError``, here and from ``request_received`` or its answer, ends the connection.
+        """
         ...
 
-    def request_received(self, sender: NodeId, payload: bytes) -> Payload | Awaitable[Payload]:
+    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> Payload | Awaitable[Payload]:
         """Answer now or later. An awaitable is cancelled when the connection ends: nobody waits for it any more."""
-        ...
-
-    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:
-        """A peer has connected to this node; the address is where it says it listens."""
         ...
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:

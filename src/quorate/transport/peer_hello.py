@@ -2,6 +2,9 @@
 
 Both ends send a hello first. What follows on the connection counts as said by that node of that cluster: every message
 carries the cluster id by way of its connection.
+
+The id of a data folder is told to nobody but the nodes of a cluster: whoever names that of the node it dials has read
+the cluster's metadata, also where this node has not heard of it yet. A stranger is told neither it nor the cluster id.
 """
 
 from enum import StrEnum
@@ -9,15 +12,17 @@ from struct import Struct
 
 import msgspec
 
-from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, is_same_directory
-from quorate.transport.peer_config import Address, PeerIdentity
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
+from quorate.transport.peer_config import PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 #: Nothing larger is read from an end that has not introduced itself.
 MAX_HELLO_BYTES = 4096
 
 _VERSION = Struct(">H")
+#: Of what a stranger says, this much is repeated to it and logged.
+_QUOTED_CHARS = 100
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +31,10 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     #: Whom the sender believes to be talking to: a stale address must not make one node pass for another.
     target_id: NodeId
     incarnation: int
+    #: ``NO_DIRECTORY`` in an answer to a node that is not known.
     directory_id: DirectoryId
-    #: Where the sender listens for its peers.
-    address: Address
+    #: The data folder by which the sender knows the target, or ``NO_DIRECTORY``.
+    target_directory_id: DirectoryId
 
 
 class RejectReason(StrEnum):
@@ -37,6 +43,8 @@ class RejectReason(StrEnum):
     WRONG_TARGET = "wrong-target"
     SAME_NODE_ID = "same-node-id"
     OTHER_DIRECTORY = "other-directory"
+    #: Told to nobody, only logged.
+    PROTOCOL_BROKEN = "protocol-broken"
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +86,7 @@ def decode_rejection(body: memoryview) -> Rejection:
 def objection(
     hello: Hello, me: PeerIdentity, expected: NodeId | None = None, known_directory: DirectoryId = NO_DIRECTORY
 ) -> Rejection | None:
-    """Why this node does not talk to the sender; ``expected`` is whom it has dialled.
+    """Why this node does not talk to the sender; ``expected`` is whom it has dialled. The sender is told so.
 
     One whose data folder is another than the cluster knows must not be counted on: its votes and what it has
     acknowledged are lost.
@@ -86,7 +94,8 @@ def objection(
     if hello.cluster_id != me.cluster_id:
         return Rejection(
             reason=RejectReason.WRONG_CLUSTER,
-            message=f"node {hello.node_id} is of cluster {hello.cluster_id!r}, this is {me.cluster_id!r}",
+            message=f"node {hello.node_id} says that it is of cluster {hello.cluster_id[:_QUOTED_CHARS]!r}, which this "
+            f"node is not of: compare the cluster_id in the configurations of both",
         )
     if hello.target_id != me.node_id:
         return Rejection(
@@ -103,7 +112,7 @@ def objection(
             reason=RejectReason.WRONG_TARGET,
             message=f"node {expected} was dialled, node {hello.node_id} answered",
         )
-    if not is_same_directory(hello.directory_id, known_directory):
+    if known_directory not in (NO_DIRECTORY, hello.directory_id):
         return Rejection(
             reason=RejectReason.OTHER_DIRECTORY,
             message=f"node {hello.node_id} does not have the data folder that it had: "

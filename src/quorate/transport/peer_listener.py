@@ -1,4 +1,8 @@
-"""The listening side towards peers: every connection is introduced before it may say anything else."""
+"""The listening side towards peers: every connection is introduced before it may say anything else.
+
+Strangers are held to so many connections that they cost little; the newest push out the oldest, as nodes of the cluster
+introduce themselves at once, and then are no strangers.
+"""
 
 import asyncio
 import logging
@@ -6,6 +10,7 @@ from collections.abc import Callable
 
 from quorate.kernel.ids import NodeId
 from quorate.transport.peer_accepted import AcceptedConnection
+from quorate.transport.peer_frames import Payload
 from quorate.transport.peer_hello import Hello, Rejection
 from quorate.transport.peer_local import LocalPeer
 from quorate.transport.peer_stream import PeerStream
@@ -22,6 +27,9 @@ class PeerListener:
         #: Not a set, whose order differs from run to run.
         self._connections: dict[AcceptedConnection, None] = {}
         self._by_peer: dict[NodeId, AcceptedConnection] = {}
+        #: The oldest first.
+        self._unintroduced: dict[AcceptedConnection, None] = {}
+        self._guests: dict[AcceptedConnection, None] = {}
         self._closed = False
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -42,16 +50,29 @@ class PeerListener:
             connection.end(reason)
         return connections
 
-    def drop_strangers(self) -> None:
+    def review(self) -> None:
         for connection in list(self._by_peer.values()):
-            connection.drop_stranger()
+            connection.review()
+            if connection.is_known:
+                self._guests.pop(connection, None)
+
+    def send(self, node_id: NodeId, payload: Payload) -> bool:
+        """Say something to a peer on the connection that it opened; False if it was dropped."""
+        connection = self._by_peer.get(node_id)
+        return connection is not None and connection.send(payload)
 
     def connection_opened(self, connection: AcceptedConnection) -> None:
         self._connections[connection] = None
+        self._unintroduced[connection] = None
         if self._closed:
             connection.abort("the node stops")
+        _keep_newest(self._unintroduced, self._local.config.max_unintroduced)
 
     def peer_introduced(self, connection: AcceptedConnection, hello: Hello) -> None:
+        self._unintroduced.pop(connection, None)
+        if not connection.is_known:
+            self._guests[connection] = None
+            _keep_newest(self._guests, self._local.config.max_guests)
         former = self._by_peer.get(hello.node_id)
         self._by_peer[hello.node_id] = connection
         if former is not None:
@@ -63,7 +84,8 @@ class PeerListener:
         self._local.refusals.note(_name(node_id, connection), rejection)
 
     def connection_closed(self, connection: AcceptedConnection, reason: str) -> None:
-        self._connections.pop(connection, None)
+        for connections in (self._connections, self._unintroduced, self._guests):
+            connections.pop(connection, None)
         if connection.peer_id is not None and self._by_peer.get(connection.peer_id) is connection:
             del self._by_peer[connection.peer_id]
         logger.debug(
@@ -73,6 +95,13 @@ class PeerListener:
     def _open_stream(self) -> PeerStream:
         connection = AcceptedConnection(self._local, self)
         return PeerStream(self._local.loop, self._local.config, connection, reads_while_blocked=False)
+
+
+def _keep_newest(connections: dict[AcceptedConnection, None], most: int) -> None:
+    if len(connections) > most:
+        oldest = next(iter(connections))
+        del connections[oldest]
+        oldest.abort("too many strangers")
 
 
 def _name(node_id: NodeId | None, connection: AcceptedConnection) -> str:

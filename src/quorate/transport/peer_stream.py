@@ -23,6 +23,10 @@ class StreamOwner(Protocol):
         """Take a frame, valid until this call returns; a ``PeerProtocolError`` ends the connection."""
         ...
 
+    def protocol_broken(self, reason: str) -> None:
+        """The other end has sent what no peer sends. The connection ends."""
+        ...
+
     def stream_closed(self, reason: str) -> None: ...
 
 
@@ -34,15 +38,20 @@ class PeerStream(asyncio.BufferedProtocol):
         owner: StreamOwner,
         *,
         reads_while_blocked: bool,
+        first_frame_bytes: int = MAX_HELLO_BYTES,
     ) -> None:
-        """An end that answers requests must not read more of them while its answers are not taken."""
+        """An end that answers requests must not read more of them while its answers are not taken.
+
+        Frames are no larger than the first one may be until the other end is admitted.
+        """
         self._loop = loop
         self._config = config
         self._owner = owner
         self._reads_while_blocked = reads_while_blocked
-        self._incoming = ReceiveBuffer(MAX_HELLO_BYTES)
+        self._incoming = ReceiveBuffer(first_frame_bytes)
         self._reading_paused = False
         self._unread_bytes = 0  # Received, and not yet handed out as a frame.
+        self._new_limit: int | None = None  # For the frames after the one that is being received.
         self._close_reason: str | None = None
         self._last_alive = loop.time()
         self._backlog_bytes = 0  # Of the transport, when last looked at,
@@ -71,8 +80,10 @@ class PeerStream(asyncio.BufferedProtocol):
             while self._close_reason is None and (frame := self._incoming.next_frame()) is not None:
                 self._unread_bytes -= 4 + len(frame)
                 self._owner.frame_received(*split_kind(frame))
+            if self._new_limit is not None:
+                self._change_limit()
         except (FrameTooLarge, PeerProtocolError) as error:
-            self.abort(str(error))
+            self.give_up(str(error))
 
     def eof_received(self) -> bool:
         return False
@@ -85,11 +96,16 @@ class PeerStream(asyncio.BufferedProtocol):
         self.outbox.resume()
         self._update_reading()
 
-    def admit(self) -> None:
-        """The other end has introduced itself: take frames of any legal size from now on."""
+    def admit(self, max_frame_bytes: int) -> None:
+        """The other end has introduced itself: take frames of this size from now on."""
         if self._unread_bytes:
             raise PeerProtocolError("sent more before its hello was answered")
-        self._incoming = ReceiveBuffer(self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES)
+        self._incoming = ReceiveBuffer(max_frame_bytes + FRAME_OVERHEAD_BYTES)
+
+    def change_limit(self, max_frame_bytes: int) -> None:
+        """Take frames of another size, as soon as nothing of an earlier one is left."""
+        self._new_limit = max_frame_bytes
+        self._change_limit()
 
     def send(self, frame: Sequence[Buffer]) -> None:
         self.outbox.put(frame)
@@ -109,6 +125,12 @@ class PeerStream(asyncio.BufferedProtocol):
         self._close_reason = self._close_reason or reason
         self._transport.abort()
 
+    def give_up(self, reason: str) -> None:
+        """The other end is no peer, or a broken one."""
+        if self._close_reason is None:
+            self._owner.protocol_broken(reason)
+            self.abort(reason)
+
     def abort_if_silent(self) -> None:
         """Give up where nothing came for too long, unless the other end is seen to take what it is sent."""
         now = self._loop.time()
@@ -120,6 +142,11 @@ class PeerStream(asyncio.BufferedProtocol):
         self._backlog_bytes, self._taken_bytes = backlog_bytes, taken_bytes
         if (now - self._last_alive) * 1000 >= self._config.silence_timeout_ms:
             self.abort(f"nothing heard for {self._config.silence_timeout_ms} ms")
+
+    def _change_limit(self) -> None:
+        if self._new_limit is not None and self._incoming.is_empty:
+            self._incoming = ReceiveBuffer(self._new_limit + FRAME_OVERHEAD_BYTES)
+            self._new_limit = None
 
     def _update_reading(self) -> None:
         # Writing on may have filled the transport again: ask for the state as it is now.

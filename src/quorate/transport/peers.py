@@ -1,8 +1,9 @@
 """A node's connections to all its peers: opaque messages and requests, in order per peer, no peer waiting for another.
 
 Each node dials every peer it knows and says there what it has to say; answers come back on the same connection. Between
-two nodes there are therefore two connections, one for each to speak on. Messages may be lost, also after ``send`` has
-taken them, but are neither reordered nor repeated.
+two nodes there are therefore two connections, one for each to speak on. To a peer that cannot be dialled, as nobody
+but itself has said yet where it is, messages go on the connection that it has opened. Messages may be lost, also after
+``send`` has taken them, but are neither reordered nor repeated on one connection.
 """
 
 import asyncio
@@ -55,7 +56,6 @@ class Peers:
                 f"the peer listener is bound to every interface ({host!r}): say which address the peers should dial"
             )
         await self._listener.start(host, port)
-        self._local.address = advertised or Address(host=host, port=self._listener.port)
         self._running = True
         self._update_links()
 
@@ -76,9 +76,9 @@ class Peers:
         self._addresses = {node_id: at for node_id, at in addresses.items() if node_id != self._local.identity.node_id}
         self._update_links()
 
-    def drop_strangers(self) -> None:
+    def review(self) -> None:
         """More may be known of the peers than when they introduced themselves: end what would not be let in now."""
-        self._listener.drop_strangers()
+        self._listener.review()
         for link in self._links.values():
             link.drop_stranger()
 
@@ -88,7 +88,9 @@ class Peers:
         The buffers are not copied: leave them as they are.
         """
         link = self._links.get(node_id)
-        return link is not None and link.send(payload)
+        if link is None or not link.is_connected:
+            return self._listener.send(node_id, payload)
+        return link.send(payload)
 
     async def request(self, node_id: NodeId, payload: Payload, timeout_ms: float) -> bytes:
         """The peer's answer; ``PeerUnreachable`` if it was not sent, ``OutcomeUnknown`` if it may have been."""
@@ -123,7 +125,6 @@ class Peers:
                 self._links[node_id] = PeerLink(self._local, self._random, node_id, address)
 
     def _introduced(self, hello: Hello) -> None:
-        self._local.handler.peer_introduced(hello.node_id, hello.incarnation, hello.address)
         link = self._links.get(hello.node_id)
         if link is not None:
             link.peer_is_up()

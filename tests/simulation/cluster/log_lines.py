@@ -1,9 +1,13 @@
-"""What the nodes write into their logs: errors of the quorum are findings, and so is any talk of failed proposals."""
+"""What the nodes write into their logs: errors of the quorum are findings, and so is any talk of failed proposals.
+
+Sound nodes also never say to each other what none of them says.
+"""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from quorate.transport.peer_hello import RejectReason
 from tests.simulation.cluster.findings import Findings
 
 _OF_THE_QUORUM = ("quorate.broker.quorum", "quorate.raft", "quorate.transport.peer")
@@ -17,7 +21,7 @@ class _LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         is_error = record.levelno >= logging.ERROR and record.name.startswith(_OF_THE_QUORUM)
-        if is_error or "propose" in text.lower():
+        if is_error or "propose" in text.lower() or RejectReason.PROTOCOL_BROKEN in text:
             self._findings.report("log lines", f"{record.levelname} {record.name}: {text}")
 
 

@@ -91,7 +91,7 @@ class Chaos:
     def _change_membership(self) -> None:
         node_id = self._random.choice(list(self.simulation.nodes))
         changes: list[MembershipChange] = [
-            AddLearner(node_id, f"node-{node_id}"),
+            AddLearner(node_id, f"node-{node_id}:9192"),
             PromoteLearner(node_id),
             PromoteLearner(node_id),
             DemoteVoter(node_id),

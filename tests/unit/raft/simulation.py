@@ -179,7 +179,7 @@ class Simulation:
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         voters = [NodeId(number) for number in range(1, random.choice([1, 2, 3, 3, 3, 5]) + 1)]
-        bootstrap = Membership.of(Member(voter, f"node-{voter}", is_voter=True) for voter in voters)
+        bootstrap = Membership.of(Member(voter, f"node-{voter}:9192", is_voter=True) for voter in voters)
         joiners = [NodeId(len(voters) + 1), NodeId(len(voters) + 2)]
         self.nodes = {id_: SimulatedNode(self, id_, bootstrap) for id_ in voters}
         self.nodes |= {id_: SimulatedNode(self, id_, Membership()) for id_ in joiners}
@@ -245,6 +245,8 @@ class Simulation:
         receiver = self.nodes[message.receiver]
 
         def deliver() -> None:  # Perhaps to a later life of the receiver.
+            if receiver.node is not None:
+                assert receiver.node.objection_to(message, self.now_ms) is None, "sound nodes are never objected to"
             receiver.step(MessageReceived(now_ms=self.now_ms, message=message))
 
         self._at(self.now_ms + self.random.randint(0, self.max_delay_ms), deliver)

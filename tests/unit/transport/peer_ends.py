@@ -5,6 +5,8 @@ from typing import Any
 from quorate.transport.peer_frames import FrameKind
 from quorate.transport.peer_stream import PeerStream
 
+MAX_FRAME_BYTES = 1_000_000
+
 
 class FakeTransport:
     """Keeps each write; the test says when it is full and what the network takes."""
@@ -45,6 +47,7 @@ class RecordingOwner:
     def __init__(self) -> None:
         self.frames: list[tuple[FrameKind, bytes]] = []
         self.closed: str | None = None
+        self.broken: str | None = None
 
     def stream_opened(self, stream: PeerStream) -> None:
         self.stream = stream
@@ -52,7 +55,10 @@ class RecordingOwner:
     def frame_received(self, kind: FrameKind, body: memoryview) -> None:
         self.frames.append((kind, bytes(body)))
         if kind is FrameKind.HELLO:
-            self.stream.admit()
+            self.stream.admit(MAX_FRAME_BYTES)
+
+    def protocol_broken(self, reason: str) -> None:
+        self.broken = reason
 
     def stream_closed(self, reason: str) -> None:
         self.closed = reason

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.transport.peer_config import Address, PeerIdentity
+from quorate.transport.peer_config import PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
 from quorate.transport.peer_hello import (
     Hello,
@@ -29,7 +29,7 @@ HELLO = Hello(
     target_id=NodeId(100),
     incarnation=2**62,
     directory_id=FOLDER,
-    address=Address(host="seven.example", port=9094),
+    target_directory_id=NEW_FOLDER,
 )
 
 
@@ -53,7 +53,7 @@ def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
 @given(st.binary(max_size=60))
 def test_garbage_is_never_a_hello(garbage: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        decode_hello(memoryview(b"\x00\x03" + garbage))
+        decode_hello(memoryview(b"\x00\x04" + garbage))
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00"])
@@ -66,6 +66,25 @@ def test_peer_of_the_cluster_is_let_in() -> None:
     assert objection(HELLO, ME) is None
     assert objection(HELLO, ME, expected=NodeId(7)) is None
     assert objection(HELLO, ME, known_directory=FOLDER) is None
+
+
+def test_peer_that_does_not_say_which_data_folder_it_has_is_refused_where_that_is_known() -> None:
+    silent = msgspec.structs.replace(HELLO, directory_id=NO_DIRECTORY)
+
+    rejection = objection(silent, ME, known_directory=FOLDER)
+
+    assert rejection is not None
+    assert rejection.reason == RejectReason.OTHER_DIRECTORY
+
+
+@pytest.mark.parametrize("cluster_id", ["green", "", "x" * 3_000])
+def test_stranger_is_not_told_the_cluster_id(cluster_id: str) -> None:
+    rejection = objection(msgspec.structs.replace(HELLO, cluster_id=cluster_id), ME)
+
+    assert rejection is not None
+    assert "blue" not in rejection.message
+    assert "cluster_id" in rejection.message  # That is what an operator has to compare.
+    assert len(rejection.message) < 500
 
 
 def test_peer_that_lost_its_data_folder_is_refused_and_told_what_helps() -> None:

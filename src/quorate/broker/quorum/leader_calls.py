@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Protocol
 
+import msgspec
+
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
 from quorate.kernel.ids import NodeId
@@ -52,7 +54,9 @@ class LeaderCalls:
         known_nodes: Callable[[], list[NodeId]],
         known_leader: Callable[[], QuorumLeader | None],
         answer: Callable[[LeaderRequest], Awaitable[LeaderAnswer]],
+        on_referral: Callable[[NodeId, str], None],
     ) -> None:
+        """``on_referral`` is told where a node says that the leader is."""
         self._node_id = node_id
         self._peers = peers
         self._loop = loop
@@ -60,6 +64,7 @@ class LeaderCalls:
         self._known_nodes = known_nodes
         self._known_leader = known_leader
         self._answer = answer
+        self._on_referral = on_referral
         self._leader_changed: asyncio.Future[None] = loop.create_future()
 
     def leader_changed(self) -> None:
@@ -98,6 +103,7 @@ class LeaderCalls:
                         return answer, may_be_done
                     hint = answer.leader
                     if hint is not None and hint.node_id != target:
+                        self._on_referral(hint.node_id, answer.address)
                         continue
             await self._pause(leader_changed, deadline)
         raise NoQuorum(may_be_done=may_be_done)
@@ -145,7 +151,7 @@ class LeaderCalls:
             return decode_answer(await self._peers.request(target, encode(request), timeout_ms))
         except PeerUnreachable:
             return Redirect(leader=None)
-        except PeerOutcomeUnknown as error:
+        except (PeerOutcomeUnknown, msgspec.MsgspecError) as error:
             raise OutcomeUnknown(str(error)) from None
 
     async def _pause(self, leader_changed: "asyncio.Future[None]", deadline: float) -> None:

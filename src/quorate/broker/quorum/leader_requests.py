@@ -87,6 +87,8 @@ class Redirect(LeaderMessage, frozen=True, kw_only=True, tag="redirect"):
     """Ask the leader, where one is known; nothing was done."""
 
     leader: QuorumLeader | None
+    #: Where it listens for its peers. A node that joins, or was away for long, may not have heard of it.
+    address: str = ""
 
 
 LeaderRequest = Submit | Heartbeat | Promote | Remove | Describe

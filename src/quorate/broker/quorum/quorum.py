@@ -16,25 +16,27 @@ from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_calls import LeaderCalls
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
-from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_request, encode
+from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
 from quorate.broker.quorum.leadership import Leadership, Predecessor
 from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.peer_checks import check_metadata, read_message, read_request
 from quorate.broker.quorum.raft_driver import RaftDriver
 from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.clock import Clock
-from quorate.kernel.ids import DirectoryId, NodeId
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.controller import Controller
 from quorate.metadata.image import Delta, MetadataImage
 from quorate.raft.config import RaftConfig
 from quorate.raft.membership import Member, Membership
-from quorate.raft.messages import Message, decode_message, encode_message
+from quorate.raft.messages import Message, encode_message
 from quorate.raft.node import RaftNode
 from quorate.raft.ready import QuorumState
+from quorate.raft.sanity import is_address
 from quorate.transport.peer_config import PeerConfig, PeerIdentity
 from quorate.transport.peer_errors import OutcomeUnknown as PeerOutcomeUnknown
-from quorate.transport.peer_errors import PeerUnreachable
+from quorate.transport.peer_errors import PeerProtocolError, PeerUnreachable
 from quorate.transport.peer_frames import Payload
 from quorate.transport.peers import Peers
 from quorate.transport.reserved_address import listen_error
@@ -88,7 +90,8 @@ class Quorum:
         self._environment = environment
         self._storage = storage
         self._store = store
-        self._introduced: dict[NodeId, Address] = {}
+        #: A quorum leader that this node has yet to hear of, and where it is by the word of another.
+        self._referral: tuple[NodeId, Address] | None = None
         #: Of each peer when it was last connected.
         self._incarnations: dict[NodeId, int] = {}
         self._replication: ReplicaServer | None = None
@@ -116,6 +119,7 @@ class Quorum:
             known_nodes=lambda: sorted(self._addresses()),
             known_leader=lambda: self.leader,
             answer=self._leadership.answer,
+            on_referral=self._leader_referred_to,
         )
         store.connect(self.leader_calls)
         self.leader_doubt = LeaderDoubt(loop, self._is_live)
@@ -202,28 +206,32 @@ class Quorum:
 
     def directory_of(self, node_id: NodeId) -> DirectoryId:
         """By the latest membership in the log, as everything about votes: the image is empty when a node starts."""
-        return self.driver.directory_of(node_id)
+        directory_id = self.driver.directory_of(node_id)
+        broker = self._store.image.brokers.get(node_id)
+        if directory_id == NO_DIRECTORY and broker is not None and self.driver.membership.member(node_id) is None:
+            return broker.directory_id  # It has registered, and becomes a member next.
+        return directory_id
+
+    def knows(self, node_id: NodeId) -> bool:
+        return self.driver.membership.member(node_id) is not None or node_id in self._store.image.brokers
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
-        try:
-            message = decode_message(payload)
-        except msgspec.MsgspecError as error:
-            logger.warning("message from a peer not understood node=%s peer=%s error=%s", self._id, sender, error)
-            return
+        message = read_message(sender, payload)
+        objection = self.driver.objection_to(message)
+        if objection is not None:
+            raise PeerProtocolError(f"{type(message).__name__} refused: {objection}")
+        check_metadata(message)
         self._note_predecessor(sender)
         self.driver.message_received(message)
 
-    def request_received(self, sender: NodeId, payload: bytes) -> Awaitable[Payload]:
+    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> Awaitable[Payload]:
+        if payload[:1] not in (_REPLICA_FETCH, _KAFKA_REQUEST):
+            return self._answer(read_request(sender, payload, is_known=is_known))
+        if not is_known:
+            raise PeerUnreachable(f"node {sender} is not known here")
         if payload[:1] == _REPLICA_FETCH:
             return self._serve_replica(sender, payload[1:])
-        if payload[:1] == _KAFKA_REQUEST:
-            return self._serve_request(payload[1:])
-        return self._answer(payload)
-
-    def peer_introduced(self, node_id: NodeId, incarnation: int, address: Address) -> None:  # noqa: ARG002
-        if self._introduced.get(node_id) != address:
-            self._introduced[node_id] = address
-            self._update_peers()
+        return self._serve_request(payload[1:])
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         if self._incarnations.get(node_id) == incarnation:
@@ -250,11 +258,12 @@ class Quorum:
             raise PeerUnreachable("this node is not ready for requests")
         return await self._requests.serve(payload)
 
-    async def _answer(self, payload: bytes) -> bytes:
+    async def _answer(self, request: LeaderRequest) -> bytes:
         try:
-            return encode(await self._leadership.answer(decode_request(payload)))
+            return encode(await self._leadership.answer(request))
         except NotQuorumLeader as refused:
-            return encode(Redirect(leader=refused.leader))
+            address = None if refused.leader is None else self._addresses().get(refused.leader.node_id)
+            return encode(Redirect(leader=refused.leader, address=str(address or "")))
         except OutcomeUnknown as error:
             raise PeerOutcomeUnknown(str(error)) from None
 
@@ -333,20 +342,29 @@ class Quorum:
             self.departed_brokers.brokers_changed(image, delta.changed_brokers)
 
     def _addresses(self) -> dict[NodeId, Address]:
-        """Where every other node is: what it said itself last, or else what the cluster knows, or the configuration."""
+        """Where every other node is, by what the cluster has agreed on or else the configuration.
+
+        Never by what a node says of itself, or whoever connects could have this one dial any place. One that this node
+        has not heard of yet, or that has moved, is answered on the connection that it opens. But whoever is dialled
+        may say where the leader is.
+        """
+        agreed = self._agreed_addresses()
+        return agreed if self._referral is None else dict([self._referral]) | agreed
+
+    def _agreed_addresses(self) -> dict[NodeId, Address]:
         known = dict(self._config.voters)
-        for member in self.driver.membership.members:
-            if member.address:
-                known[member.node_id] = parse_address(member.address)
-        for broker in self._store.image.brokers.values():
-            if broker.peer_address:
-                known[broker.node_id] = parse_address(broker.peer_address)
-        # Also those that are new to this node: it may have been down while they joined, and one of them may lead.
-        known.update(self._introduced)
+        places = [(member.node_id, member.address) for member in self.driver.membership.members]
+        places += [(broker.node_id, broker.peer_address) for broker in self._store.image.brokers.values()]
+        known.update({node_id: parse_address(place) for node_id, place in places if place and is_address(place)})
         known.pop(self._id, None)
         return known
+
+    def _leader_referred_to(self, node_id: NodeId, address: str) -> None:
+        if address and is_address(address) and node_id not in self._agreed_addresses():
+            self._referral = (node_id, parse_address(address))
+            self._update_peers()
 
     def _update_peers(self) -> None:
         if self.peers is not None:
             self.peers.set_peers(self._addresses())
-            self.peers.drop_strangers()
+            self.peers.review()

@@ -140,6 +140,10 @@ class RaftDriver:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
+    def objection_to(self, message: Message) -> str | None:
+        """Why no sound node can have sent the message, which is then not to be taken."""
+        return self._raft.objection_to(message, self._now_ms())
+
     def message_received(self, message: Message) -> None:
         self._heard_ms[message.sender] = self._clock.now_ms()
         self._step(e.MessageReceived(message=message, now_ms=self._now_ms()))

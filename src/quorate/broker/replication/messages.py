@@ -8,11 +8,14 @@ there is news of, whichever request named them. A partition that was answered ha
 
 from collections.abc import Sequence
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception, whatever the standard library calls it
 from uuid import UUID
 
 import msgspec
 
 from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import ErrorCode
+from quorate.transport.peer_errors import PeerProtocolError
 
 PartitionKey = tuple[UUID, int]
 
@@ -73,6 +76,7 @@ class _AnswerHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 _HEAD_SIZE = Struct(">I")
+_ERROR_CODES = frozenset(ErrorCode)
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder: msgspec.msgpack.Decoder[ReplicaFetch] = msgspec.msgpack.Decoder(ReplicaFetch)
 _head_decoder: msgspec.msgpack.Decoder[_AnswerHead] = msgspec.msgpack.Decoder(_AnswerHead)
@@ -83,7 +87,11 @@ def encode_fetch(request: ReplicaFetch) -> bytes:
 
 
 def decode_fetch(payload: Buffer) -> ReplicaFetch:
-    return _request_decoder.decode(payload)
+    """Raises ``PeerProtocolError`` where it is none."""
+    try:
+        return _request_decoder.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise PeerProtocolError(f"malformed fetch of a replica: {error}") from None
 
 
 def encode_answer(answer: ReplicaFetchAnswer) -> Sequence[Buffer]:
@@ -103,12 +111,17 @@ def encode_answer(answer: ReplicaFetchAnswer) -> Sequence[Buffer]:
 
 
 def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
-    """The records are views of the payload."""
+    """The records are views of the payload. Raises ``PeerProtocolError`` where it is no answer."""
     view = memoryview(payload)
-    position = _HEAD_SIZE.size + int(_HEAD_SIZE.unpack_from(view)[0])
-    head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
+    try:
+        position = _HEAD_SIZE.size + int(_HEAD_SIZE.unpack_from(view)[0])
+        head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
+    except (msgspec.MsgspecError, StructError) as error:
+        raise PeerProtocolError(f"malformed answer to a replica: {error}") from None
     given = []
     for each in head.given:
+        if not 0 <= each.records_size_bytes <= len(view) - position or each.error_code not in _ERROR_CODES:
+            raise PeerProtocolError("malformed answer to a replica: it ends before its records, or has no such error")
         records = view[position : position + each.records_size_bytes]
         position += each.records_size_bytes
         given.append(

@@ -28,7 +28,7 @@ from quorate.replication.divergence import EpochEnd
 from quorate.replication.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
 from quorate.replication.follower import FetchAnswered
 from quorate.replication.replica_fetch import FetchPosition
-from quorate.transport.peer_errors import PeerError
+from quorate.transport.peer_errors import PeerError, PeerProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ class ReplicaFetcher:
 
         try:
             await self._call(session.node_id, payload, _REQUEST_TIMEOUT_MS, take)
-        except PeerError as error:
+        except (PeerError, PeerProtocolError) as error:
             logger.debug("replica fetch failed leader=%s error=%s", session.node_id, error)
             self._start_over(session, number)
         # This request is still among those under way, until the task is done.

@@ -61,6 +61,7 @@ class LeadingNode:
             known_nodes=list,
             known_leader=lambda: self.driver.state.leader,
             answer=self.leadership.answer,
+            on_referral=lambda *_: None,
         )
         self.store.connect(self.calls)
 

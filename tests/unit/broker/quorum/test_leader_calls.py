@@ -53,6 +53,7 @@ class Asker:
         self.peers = Peers()
         self.known: QuorumLeader | None = None
         self.own: list[Reply] = []
+        self.referrals: list[tuple[NodeId, str]] = []
         self.calls = LeaderCalls(
             ME,
             self.peers,
@@ -61,6 +62,7 @@ class Asker:
             known_nodes=lambda: [NodeId(2), NodeId(3)],
             known_leader=lambda: self.known,
             answer=self._answer,
+            on_referral=lambda *referral: self.referrals.append(referral),
         )
 
     async def _answer(self, request: LeaderRequest) -> LeaderAnswer:
@@ -106,11 +108,12 @@ def test_the_leader_that_is_known_is_asked() -> None:
 def test_a_node_that_knows_no_leader_asks_one_that_can_be_reached_and_follows_it_at_once() -> None:
     async def scenario(asker: Asker) -> None:
         asker.peers.connected = {2}
-        asker.peers.replies = {2: [Redirect(leader=leader(3))], 3: [Done()]}
+        asker.peers.replies = {2: [Redirect(leader=leader(3), address="three:9192")], 3: [Done()]}
         started = asyncio.get_running_loop().time()
         assert await asker.ask() == (Done(), False)
         assert asker.peers.asked == [2, 3]
         assert asyncio.get_running_loop().time() == started
+        assert asker.referrals == [(3, "three:9192")]  # It may be new to this node.
 
     run(scenario)
 
@@ -266,6 +269,7 @@ def test_an_attempt_that_fails_as_its_asker_is_cancelled_complains_to_nobody(tur
             known_nodes=list,
             known_leader=lambda: leader(1),
             answer=answer,
+            on_referral=lambda *_: None,
         )
         asking = loop.create_task(calls.ask(Describe(), 5_000))
         await until(loop.time() + 0.001)
