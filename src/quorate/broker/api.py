@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from quorate.broker.request_parts import Parts
 from quorate.protocol.schema import Request, Response
 
 if TYPE_CHECKING:
@@ -35,8 +36,24 @@ HandlerResult = Response | None | Awaitable[Response | None] | asyncio.Future[Re
 Handle = Callable[["Node", RequestContext, Any], HandlerResult]
 
 
+#: The elements of all arrays together, of a request that is answered as a whole.
+MAX_ELEMENTS = 50_000
+#: The same for one that is answered in parts.
+MAX_ELEMENTS_IN_PARTS = 200_000
+
+
 class Api(msgspec.Struct, frozen=True, kw_only=True):
     request: type[Request]
     min_version: int
     max_version: int
     handle: Handle
+    #: How a request with many elements is cut: the first of these that has more than fit into one part.
+    parts: tuple[Parts, ...] = ()
+    #: A request with more elements ends its connection before they are decoded.
+    max_elements: int = MAX_ELEMENTS
+    #: Requests are small beside what they carry, and must be served in the order in which they come.
+    is_hot: bool = False
+
+    def __post_init__(self) -> None:
+        if self.parts and self.max_elements == MAX_ELEMENTS:
+            msgspec.structs.force_setattr(self, "max_elements", MAX_ELEMENTS_IN_PARTS)

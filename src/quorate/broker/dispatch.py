@@ -6,16 +6,16 @@ all ends its connection, and only that.
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from struct import Struct
-from typing import cast
 
-from quorate.broker.api import Api, RequestContext
+from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.handlers import APIS
 from quorate.broker.handlers.api_versions import unsupported_version_response
+from quorate.broker.large_requests import LARGE_FRAME_BYTES, decode_request, is_large, parts_of
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import ApiKey, find_api
-from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import (
     RequestHeader,
@@ -23,7 +23,7 @@ from quorate.protocol.frames import (
     encode_response,
     encode_unsupported_api_versions,
 )
-from quorate.protocol.schema import Response
+from quorate.protocol.schema import Request, Response
 from quorate.transport.connection import CloseConnection, ServerConnection
 from quorate.transport.outbox import Reply
 
@@ -46,16 +46,28 @@ class Dispatcher:
             api = APIS.get(header.api_key)
             if api is None or not header.is_known or not api.min_version <= header.api_version <= api.max_version:
                 return self._refuse_version(header)
-            # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some with Metadata.
-            request, _ = decode_part(api.request, frame, header.api_version, header.body_position)
+            if len(frame) > LARGE_FRAME_BYTES and not api.is_hot:
+                decoding = self._node.large_requests.decode(api, header, frame)
+                return asyncio.ensure_future(self._finish_large(api, header, decoding, len(frame)))
+            request = decode_request(api, header, frame)
         except ProtocolError as error:
-            logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
-            raise CloseConnection(str(error)) from error
+            raise self._refused(error) from error
         return self._handle(api, header, request, len(frame))
 
     def _handle(
-        self, api: Api, header: RequestHeader, request: object, size_bytes: int
+        self, api: Api, header: RequestHeader, request: Request, size_bytes: int
     ) -> "Reply | asyncio.Future[Reply | None] | None":
+        try:
+            result = self._result(api, header, request, size_bytes)
+            if result is None:
+                return None
+            if isinstance(result, Response) and (api.is_hot or not is_large(result)):
+                return encode_response(header.correlation_id, result, header.api_version)
+        except Exception as error:
+            raise self._failed(header, error) from error
+        return asyncio.ensure_future(self._finish(api, header, result))
+
+    def _result(self, api: Api, header: RequestHeader, request: Request, size_bytes: int) -> HandlerResult:
         context = RequestContext(
             api_version=header.api_version,
             client_id=header.client_id,
@@ -63,24 +75,33 @@ class Dispatcher:
             size_bytes=size_bytes,
             mute=self._mute,
         )
-        try:
-            result = api.handle(self._node, context, request)
-        except Exception as error:
-            raise self._failed(header, error) from error
-        if result is None:
-            return None
-        if isinstance(result, Response):
-            return encode_response(header.correlation_id, result, header.api_version)
-        return asyncio.ensure_future(self._finish(header, result))
+        parts = parts_of(api, request) if api.parts else None
+        if parts is not None:
+            return self._node.large_requests.answer_in_parts(self._node, api, parts, context, request)
+        return api.handle(self._node, context, request)
 
-    async def _finish(self, header: RequestHeader, result: object) -> Reply | None:
+    async def _finish_large(
+        self, api: Api, header: RequestHeader, decoding: Awaitable[Request], size_bytes: int
+    ) -> Reply | None:
         try:
-            response = await cast("asyncio.Future[Response | None]", result)
-        except asyncio.CancelledError:
-            raise
+            request = await decoding
+            result = self._result(api, header, request, size_bytes)
+        except ProtocolError as error:
+            raise self._refused(error) from error
         except Exception as error:
             raise self._failed(header, error) from error
-        return None if response is None else encode_response(header.correlation_id, response, header.api_version)
+        return await self._finish(api, header, result)
+
+    async def _finish(self, api: Api, header: RequestHeader, result: HandlerResult) -> Reply | None:
+        try:
+            response = result if result is None or isinstance(result, Response) else await result
+            if response is None:
+                return None
+            if not api.is_hot and is_large(response):
+                return await self._node.large_requests.encode(header, response)
+            return encode_response(header.correlation_id, response, header.api_version)
+        except Exception as error:
+            raise self._failed(header, error) from error
 
     def _refuse_version(self, header: RequestHeader) -> Reply:
         if header.api_key == ApiKey.API_VERSIONS:
@@ -93,6 +114,10 @@ class Dispatcher:
                 return encoded  # This version has room for the code.
         # The answer's shape is unknown; the correlation id and the code are what can be said.
         return [_BARE_ERROR.pack(6, header.correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
+
+    def _refused(self, error: ProtocolError) -> CloseConnection:
+        logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
+        return CloseConnection(str(error))
 
     def _failed(self, header: RequestHeader, error: Exception) -> CloseConnection:
         logger.error(

@@ -23,6 +23,7 @@ from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
+from quorate.broker.large_requests import LargeRequests
 from quorate.broker.loop_watchdog import LoopHolds
 from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
@@ -40,6 +41,7 @@ from quorate.broker.replication.replication import Replication
 from quorate.broker.transaction_verification import ProducerTurns
 from quorate.broker.transactions.coordinator import TransactionCoordinator
 from quorate.broker.transactions.verifier import TransactionVerifier
+from quorate.broker.turns import Turns
 from quorate.kernel.address import Address
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
@@ -89,6 +91,8 @@ class Node:
         #: What this node reports about itself.
         self.conditions = Conditions()
         self.group_commit = GroupCommit(self.loop, self.executor)
+        self.turns = Turns(self.loop)
+        self.large_requests = LargeRequests(self.loop, self.executor, self.turns)
         #: Tells this start of the node from every other.
         self.incarnation = self.new_uuid()
         #: Turns of the loop that took too long. What runs the node counts them, where it watches.

@@ -18,6 +18,9 @@ M = TypeVar("M", bound=VersionedMessage)
 # What reading beyond the frame or a broken string raises inside a decoder. Lengths are refused there, by name.
 _MALFORMED: Final = (StructError, IndexError, UnicodeDecodeError)
 
+#: Of a message that is not from a client.
+UNLIMITED: Final = 1 << 62
+
 _decoders: Final[dict[tuple[type[Any], int], Decoder]] = {}
 _encoders: Final[dict[tuple[type[Any], int], Encoder]] = {}
 
@@ -29,7 +32,7 @@ def decode(message_type: type[M], frame: Buffer, version: int, position: int = 0
     """
     decoder = _decoders.get((message_type, version)) or _new_decoder(message_type, version)
     try:
-        message, end = decoder(frame, position)
+        message, end = decoder(frame, position, UNLIMITED)
     except _MALFORMED as error:
         raise _refusal(message_type, version, error) from error
     if end != len(frame):
@@ -37,11 +40,13 @@ def decode(message_type: type[M], frame: Buffer, version: int, position: int = 0
     return message  # type: ignore[return-value]
 
 
-def decode_part(message_type: type[M], frame: Buffer, version: int, position: int = 0) -> tuple[M, int]:
-    """The message that starts at the position, and the position after it."""
+def decode_part(
+    message_type: type[M], frame: Buffer, version: int, position: int = 0, max_elements: int = UNLIMITED
+) -> tuple[M, int]:
+    """The message that starts at the position, and the position after it. All its arrays together are bounded."""
     decoder = _decoders.get((message_type, version)) or _new_decoder(message_type, version)
     try:
-        return decoder(frame, position)  # type: ignore[return-value]
+        return decoder(frame, position, max_elements)  # type: ignore[return-value]
     except _MALFORMED as error:
         raise _refusal(message_type, version, error) from error
 

@@ -2,7 +2,8 @@
 
 The function is flat: nested structs become loops, neighbouring fields of fixed width are read with one ``unpack_from``
 together with the length that follows them, and a varint of one byte costs no call. Every length is checked against
-what is left in the frame before anything is made from it.
+what is left in the frame before anything is made from it, and the elements of all arrays against a budget: a few
+megabytes can hold millions of elements, which take seconds and hundreds of megabytes to make.
 """
 
 from collections.abc import Callable
@@ -24,14 +25,15 @@ from quorate.protocol.source import (
     short_array_formats,
 )
 
-Decoder = Callable[[Buffer, int], tuple[Message, int]]
-"""From a frame and a position in it to the message and the position after it."""
+Decoder = Callable[[Buffer, int, int], tuple[Message, int]]
+"""From a frame, a position in it and a budget of elements to the message and the position after it."""
 
 _NAMES: Final = {
     "unpack_from": unpack_from,
     "read_unsigned_varint": primitives.read_unsigned_varint,
     "read_uuid": primitives.read_uuid,
     "skip_tagged_fields": primitives.skip_tagged_fields,
+    "refuse_elements": primitives.refuse_elements,
     "refuse_length": primitives.refuse_length,
     "refuse_null_marker": primitives.refuse_null_marker,
     "refuse_string": primitives.refuse_string,
@@ -60,7 +62,7 @@ class _DecoderWriter:
     """
 
     def __init__(self, version: int, flexible: bool, in_place: bool) -> None:
-        self.source = Source("decode(frame, position)", _NAMES)
+        self.source = Source("decode(frame, position, budget)", _NAMES)
         self._version = version
         self._flexible = flexible
         self._text = "frame[position:stop].tobytes().decode()" if in_place else "frame[position:stop].decode()"
@@ -166,6 +168,9 @@ class _DecoderWriter:
             room = "end - position" if smallest == 1 else f"(end - position) // {smallest}"
             with self.source.block(f"if not 0 <= {count} <= {room}:"):
                 self.source.line(f"refuse_length({path!r}, {count})")
+            self.source.line(f"budget -= {count}")
+            with self.source.block("if budget < 0:"):
+                self.source.line(f"refuse_elements({path!r})")
             if field.type in FORMATS and field.type is not WireType.UUID:
                 self._fixed_elements(*FORMATS[field.type], value, count)
             else:

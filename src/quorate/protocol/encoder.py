@@ -14,6 +14,8 @@ from quorate.protocol import primitives
 from quorate.protocol.schema import Field, Message, WireType
 from quorate.protocol.source import FORMATS, SHORT_ARRAY, Layout, Source, short_array_formats
 
+_MANY_PIECES: Final = 10_000
+
 Encoder = Callable[[Message], list[Buffer]]
 
 _NAMES: Final = {
@@ -181,6 +183,14 @@ class _EncoderWriter:
             with self.source.block(f"for {item} in {value}:"):
                 self.value(field, item, path, nullable=False)
                 self.flush()
+                if self._append == "append":
+                    self._join_many_pieces()
+
+    def _join_many_pieces(self) -> None:
+        """A piece takes many times the memory of its bytes."""
+        with self.source.block(f"if len(pieces) > {_MANY_PIECES}:"):
+            self.source.line("buffers.append(join(pieces))")
+            self.source.line("pieces.clear()")
 
     def _fixed_elements(self, letter: str, value: str) -> None:
         count = self._assign("count", f"len({value})")

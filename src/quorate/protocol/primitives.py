@@ -63,6 +63,10 @@ def refuse_length(field: str, length: int) -> NoReturn:
     raise ProtocolError(f"{field} has length {length}, which is null where that is not allowed, or beyond the frame")
 
 
+def refuse_elements(field: str) -> NoReturn:
+    raise ProtocolError(f"{field} has more elements than a request may have")
+
+
 def refuse_string(field: str) -> NoReturn:
     raise ProtocolError(f"{field} is longer than {MAX_STRING_BYTES} bytes")
 

@@ -141,4 +141,4 @@ def _topic_results(topics: Sequence[AddPartitionsToTxnTopic], errors: Errors) ->
     ]
 
 
-API = Api(request=AddPartitionsToTxnRequest, min_version=0, max_version=5, handle=handle)
+API = Api(request=AddPartitionsToTxnRequest, min_version=0, max_version=5, handle=handle, max_elements=10_000)

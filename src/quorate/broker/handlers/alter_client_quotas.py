@@ -5,6 +5,7 @@ Gap: an address must be one; Apache Kafka also takes host names.
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.commands import AlterClientQuota, QuotaChange
 from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
@@ -56,4 +57,10 @@ def _result(entity: QuotaEntity, error: KafkaError | None) -> ResponseEntryData:
     )
 
 
-API = Api(request=AlterClientQuotasRequest, min_version=0, max_version=1, handle=handle)
+API = Api(
+    request=AlterClientQuotasRequest,
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    parts=(Parts(of=("entries",), into=("entries",)),),
+)

@@ -3,6 +3,7 @@
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.config_resources import alter_resource
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.metadata.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -42,4 +43,11 @@ async def _alter(node: Node, resource: AlterConfigsResource, validate_only: bool
     )
 
 
-API = Api(request=AlterConfigsRequest, min_version=0, max_version=2, handle=handle)
+API = Api(
+    request=AlterConfigsRequest,
+    min_version=0,
+    max_version=2,
+    handle=handle,
+    parts=(Parts(of=("resources",), into=("responses",)),),
+    max_elements=10_000,
+)

@@ -51,4 +51,4 @@ def _reassignments(request: AlterPartitionReassignmentsRequest) -> tuple[Partiti
     )
 
 
-API = Api(request=AlterPartitionReassignmentsRequest, min_version=0, max_version=1, handle=handle)
+API = Api(request=AlterPartitionReassignmentsRequest, min_version=0, max_version=1, handle=handle, max_elements=100_000)

@@ -46,4 +46,4 @@ def _outcome(node: Node, path: str, topic: TopicName, index: PartitionIndex) -> 
     return ErrorCode.NONE
 
 
-API = Api(request=AlterReplicaLogDirsRequest, min_version=1, max_version=2, handle=handle)
+API = Api(request=AlterReplicaLogDirsRequest, min_version=1, max_version=2, handle=handle, max_elements=10_000)

@@ -7,6 +7,7 @@ import asyncio
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.consumer.commands import (
     DescribeConsumerGroup,
     DescribeConsumerGroupResult,
@@ -82,4 +83,10 @@ def _assignment(image: MetadataImage, partitions: Partitions) -> Assignment:
     )
 
 
-API = Api(request=ConsumerGroupDescribeRequest, min_version=0, max_version=1, handle=handle)
+API = Api(
+    request=ConsumerGroupDescribeRequest,
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    parts=(Parts(of=("group_ids",), into=("groups",), distinct_by=(), per_part=10),),
+)

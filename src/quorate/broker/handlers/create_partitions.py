@@ -1,12 +1,15 @@
 """CreatePartitions, versions 0 to 3."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.handlers.create_topics import MAX_NEW_PARTITIONS, TOO_MANY_PARTITIONS
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
 from quorate.metadata.commands import CreatePartitions
+from quorate.metadata.decisions import Answer
 from quorate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -22,7 +25,10 @@ def handle(node: Node, context: RequestContext, request: CreatePartitionsRequest
 async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
-    outcomes = await node.metadata.submit([_command(topic) for topic in distinct], validate_only=request.validate_only)
+    outcomes: Sequence[Answer | KafkaError] = [TOO_MANY_PARTITIONS] * len(distinct)
+    if _new_partitions(node, distinct) <= MAX_NEW_PARTITIONS:
+        commands = [_command(topic) for topic in distinct]
+        outcomes = await node.metadata.submit(commands, validate_only=request.validate_only)
     results = [
         CreatePartitionsTopicResult(name=topic.name, error_code=outcome.code, error_message=outcome.message)
         if isinstance(outcome, KafkaError)
@@ -39,6 +45,12 @@ async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartiti
     return CreatePartitionsResponse(results=results + twice)
 
 
+def _new_partitions(node: Node, topics: Sequence[CreatePartitionsTopic]) -> int:
+    known = node.metadata.image.topics
+    counts = ((topic.count, known.get(TopicName(topic.name))) for topic in topics)
+    return sum(max(0, count - len(topic.partitions)) for count, topic in counts if topic is not None)
+
+
 def _command(topic: CreatePartitionsTopic) -> CreatePartitions:
     assignments = None
     if topic.assignments is not None:
@@ -46,4 +58,4 @@ def _command(topic: CreatePartitionsTopic) -> CreatePartitions:
     return CreatePartitions(name=TopicName(topic.name), total_count=topic.count, assignments=assignments or None)
 
 
-API = Api(request=CreatePartitionsRequest, min_version=0, max_version=3, handle=handle)
+API = Api(request=CreatePartitionsRequest, min_version=0, max_version=3, handle=handle, max_elements=100_000)

@@ -19,6 +19,14 @@ from quorate.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+#: Of one request, as in Apache Kafka: each is a log on several nodes.
+MAX_NEW_PARTITIONS = 10_000
+TOO_MANY_PARTITIONS = KafkaError(
+    ErrorCode.POLICY_VIOLATION, f"Excessively large number of partitions per request: at most {MAX_NEW_PARTITIONS}."
+)
+#: By the configs of a topic's own.
+ShownConfigs = dict[frozenset[tuple[str, str]], Sequence[CreatableTopicConfigs]]
+
 
 def handle(node: Node, context: RequestContext, request: CreateTopicsRequest) -> HandlerResult:
     return _create(node, request)
@@ -27,9 +35,21 @@ def handle(node: Node, context: RequestContext, request: CreateTopicsRequest) ->
 async def _create(node: Node, request: CreateTopicsRequest) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
+    if _partition_count(node, distinct) > MAX_NEW_PARTITIONS:
+        results = [_result(node, topic.name, TOO_MANY_PARTITIONS, {}) for topic in distinct]
+        return CreateTopicsResponse(topics=results + _twice_named(named))
     outcomes = await node.metadata.submit([_command(topic) for topic in distinct], validate_only=request.validate_only)
-    results = [_result(node, topic.name, outcome) for topic, outcome in zip(distinct, outcomes, strict=True)]
+    answered = zip((topic.name for topic in distinct), outcomes, strict=True)
+    shown: ShownConfigs = {}
+    results = [_result(node, name, outcome, shown) async for name, outcome in node.turns.sliced(answered)]
     return CreateTopicsResponse(topics=results + _twice_named(named))
+
+
+def _partition_count(node: Node, topics: Sequence[CreatableTopic]) -> int:
+    default = node.int_config("num.partitions")
+    return sum(
+        len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default) for topic in topics
+    )
 
 
 def _command(topic: CreatableTopic) -> CreateTopic:
@@ -46,7 +66,7 @@ def _command(topic: CreatableTopic) -> CreateTopic:
     )
 
 
-def _result(node: Node, name: str, outcome: Answer | KafkaError) -> CreatableTopicResult:
+def _result(node: Node, name: str, outcome: Answer | KafkaError, shown: ShownConfigs) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
     topic = outcome.topic
@@ -57,17 +77,22 @@ def _result(node: Node, name: str, outcome: Answer | KafkaError) -> CreatableTop
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[PartitionIndex(0)].replicas),
-        configs=_configs(node, topic),
+        configs=_configs(node, topic, shown),
     )
 
 
-def _configs(node: Node, topic: Topic) -> Sequence[CreatableTopicConfigs]:
-    shown = shown_topic_configs(topic.configs)
-    entries = (next(topic_entries(node.metadata.image, node.view, topic.configs, definition)) for definition in shown)
-    return [
-        CreatableTopicConfigs(name=definition.name, value=entry.value, config_source=entry.source)
-        for definition, entry in zip(shown, entries, strict=True)
-    ]
+def _configs(node: Node, topic: Topic, shown: ShownConfigs) -> Sequence[CreatableTopicConfigs]:
+    """Most topics of a request have the same ones: these are made once."""
+    own = frozenset(topic.configs.items())
+    if own not in shown:
+        image, view = node.metadata.image, node.view
+        definitions = shown_topic_configs(topic.configs)
+        entries = (next(topic_entries(image, view, topic.configs, definition)) for definition in definitions)
+        shown[own] = [
+            CreatableTopicConfigs(name=definition.name, value=entry.value, config_source=entry.source)
+            for definition, entry in zip(definitions, entries, strict=True)
+        ]
+    return shown[own]
 
 
 def _twice_named(named: Counter[str]) -> list[CreatableTopicResult]:
@@ -80,4 +105,4 @@ def _twice_named(named: Counter[str]) -> list[CreatableTopicResult]:
     ]
 
 
-API = Api(request=CreateTopicsRequest, min_version=2, max_version=7, handle=handle)
+API = Api(request=CreateTopicsRequest, min_version=2, max_version=7, handle=handle, max_elements=100_000)

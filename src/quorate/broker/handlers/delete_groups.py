@@ -4,6 +4,7 @@ import asyncio
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.commands import DeleteGroup, DeleteGroupResult
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -23,4 +24,10 @@ async def _delete_one(node: Node, group_id: GroupId) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=result.error)
 
 
-API = Api(request=DeleteGroupsRequest, min_version=0, max_version=2, handle=handle)
+API = Api(
+    request=DeleteGroupsRequest,
+    min_version=0,
+    max_version=2,
+    handle=handle,
+    parts=(Parts(of=("groups_names",), into=("results",), distinct_by=(), per_part=20),),
+)

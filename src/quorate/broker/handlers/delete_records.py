@@ -2,6 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.metadata.topic_names import INTERNAL_TOPICS
@@ -41,4 +42,10 @@ def _delete(node: Node, topic: TopicName, wanted: DeleteRecordsPartition) -> Del
     return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)
 
 
-API = Api(request=DeleteRecordsRequest, min_version=0, max_version=2, handle=handle)
+API = Api(
+    request=DeleteRecordsRequest,
+    min_version=0,
+    max_version=2,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

@@ -6,6 +6,7 @@ import msgspec
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, TopicId, TopicName
 from quorate.metadata.commands import DeleteTopic
@@ -72,4 +73,13 @@ def _result(topic: _Wanted, error: KafkaError | None) -> DeletableTopicResult:
     )
 
 
-API = Api(request=DeleteTopicsRequest, min_version=1, max_version=6, handle=handle)
+API = Api(
+    request=DeleteTopicsRequest,
+    min_version=1,
+    max_version=6,
+    handle=handle,
+    parts=(
+        Parts(of=("topics",), into=("responses",), distinct_by=("name", "topic_id")),
+        Parts(of=("topic_names",), into=("responses",), distinct_by=()),
+    ),
+)

@@ -9,6 +9,7 @@ from itertools import chain
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.config_resources import ResourceType, parse_broker_name, parse_resource_type
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, TopicName
 from quorate.metadata.broker_configs import BROKER_CONFIGS
@@ -48,7 +49,7 @@ def _describe(node: Node, request: DescribeConfigsRequest, resource: DescribeCon
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-    keys = resource.configuration_keys
+    keys = frozenset(resource.configuration_keys or ())
     wanted = (d for d in definitions.values() if not keys or d.name in keys)
     return DescribeConfigsResult(
         error_message=None,
@@ -104,4 +105,11 @@ def _config(
     )
 
 
-API = Api(request=DescribeConfigsRequest, min_version=1, max_version=4, handle=handle)
+API = Api(
+    request=DescribeConfigsRequest,
+    min_version=1,
+    max_version=4,
+    handle=handle,
+    max_elements=20_000,
+    parts=(Parts(of=("resources",), into=("results",), distinct_by=("resource_type", "resource_name"), per_part=5),),
+)

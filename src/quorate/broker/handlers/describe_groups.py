@@ -7,6 +7,7 @@ import asyncio
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.commands import DescribeGroup, DescribeGroupResult
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
@@ -58,4 +59,10 @@ async def _describe_one(node: Node, context: RequestContext, group_id: GroupId) 
     )
 
 
-API = Api(request=DescribeGroupsRequest, min_version=0, max_version=6, handle=handle)
+API = Api(
+    request=DescribeGroupsRequest,
+    min_version=0,
+    max_version=6,
+    handle=handle,
+    parts=(Parts(of=("groups",), into=("groups",), distinct_by=(), per_part=20),),
+)

@@ -2,6 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.messages.describe_producers import (
@@ -46,4 +47,10 @@ def _describe(node: Node, topic: TopicName, index: int) -> PartitionResponse:
     )
 
 
-API = Api(request=DescribeProducersRequest, min_version=0, max_version=0, handle=handle)
+API = Api(
+    request=DescribeProducersRequest,
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    parts=(Parts(of=("topics", "partition_indexes"), into=("topics", "partitions"), per_part=10),),
+)

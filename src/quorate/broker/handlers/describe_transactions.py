@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TransactionalId
 from quorate.protocol.messages.describe_transactions import (
@@ -54,4 +55,10 @@ def _topics(transaction: Transaction) -> list[TopicData]:
     return [TopicData(topic=topic, partitions=partitions) for topic, partitions in indexes.items()]
 
 
-API = Api(request=DescribeTransactionsRequest, min_version=0, max_version=0, handle=handle)
+API = Api(
+    request=DescribeTransactionsRequest,
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    parts=(Parts(of=("transactional_ids",), into=("transaction_states",), distinct_by=(), per_part=20),),
+)

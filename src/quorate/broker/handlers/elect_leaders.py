@@ -61,4 +61,4 @@ def _results(outcomes: Iterable[PartitionOutcome]) -> list[ReplicaElectionResult
     return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in by_topic.items()]
 
 
-API = Api(request=ElectLeadersRequest, min_version=0, max_version=2, handle=handle)
+API = Api(request=ElectLeadersRequest, min_version=0, max_version=2, handle=handle, max_elements=100_000)

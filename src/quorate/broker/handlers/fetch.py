@@ -81,4 +81,4 @@ def _response(node: Node, context: RequestContext, plan: FetchPlan, reads: Parti
     )
 
 
-API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle)
+API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle, is_hot=True)

@@ -4,10 +4,9 @@ Gap: there are no share groups yet; a question for their coordinators is refused
 instead of retrying.
 """
 
-import asyncio
-
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, GroupId, TransactionalId
 from quorate.metadata.image import Broker
@@ -25,8 +24,9 @@ def handle(node: Node, context: RequestContext, request: FindCoordinatorRequest)
 
 
 async def _find_many(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    found = await asyncio.gather(*(_find(node, request.key_type, key) for key in request.coordinator_keys))
-    return FindCoordinatorResponse(coordinators=found)
+    return FindCoordinatorResponse(
+        coordinators=[await _find(node, request.key_type, key) for key in request.coordinator_keys]
+    )
 
 
 async def _find_one(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -61,4 +61,10 @@ async def _find_broker(node: Node, key_type: int, key: str) -> Broker:
     return await node.groups.find(GroupId(key))
 
 
-API = Api(request=FindCoordinatorRequest, min_version=0, max_version=6, handle=handle)
+API = Api(
+    request=FindCoordinatorRequest,
+    min_version=0,
+    max_version=6,
+    handle=handle,
+    parts=(Parts(of=("coordinator_keys",), into=("coordinators",), distinct_by=()),),
+)

@@ -3,6 +3,7 @@
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.config_resources import alter_resource
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.incremental_alter_configs import (
@@ -57,4 +58,11 @@ def _change(config: AlterableConfig) -> ConfigChange:
     return ConfigChange(key=config.name, operation=operation, value=config.value)
 
 
-API = Api(request=IncrementalAlterConfigsRequest, min_version=0, max_version=1, handle=handle)
+API = Api(
+    request=IncrementalAlterConfigsRequest,
+    min_version=0,
+    max_version=1,
+    handle=handle,
+    parts=(Parts(of=("resources",), into=("responses",)),),
+    max_elements=10_000,
+)

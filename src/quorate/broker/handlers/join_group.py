@@ -59,4 +59,4 @@ def _command(context: RequestContext, request: JoinGroupRequest) -> JoinGroup:
     )
 
 
-API = Api(request=JoinGroupRequest, min_version=0, max_version=9, handle=handle)
+API = Api(request=JoinGroupRequest, min_version=0, max_version=9, handle=handle, max_elements=10_000)

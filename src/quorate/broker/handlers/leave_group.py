@@ -46,4 +46,4 @@ async def _ask(node: Node, request: LeaveGroupRequest, members: tuple[LeavingMem
     return await node.groups.ask(command.group_id, command, LeaveGroupResult)
 
 
-API = Api(request=LeaveGroupRequest, min_version=0, max_version=5, handle=handle)
+API = Api(request=LeaveGroupRequest, min_version=0, max_version=5, handle=handle, max_elements=10_000)

@@ -8,6 +8,7 @@ Gap: there is no tiered storage, so the earliest local offset is the earliest, a
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
@@ -97,4 +98,10 @@ def _check_caught_up(partition: Partition) -> None:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
-API = Api(request=ListOffsetsRequest, min_version=1, max_version=10, handle=handle)
+API = Api(
+    request=ListOffsetsRequest,
+    min_version=1,
+    max_version=10,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

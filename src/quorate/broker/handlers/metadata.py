@@ -4,9 +4,11 @@ Missing topics are made where the client and the node allow it. Gap: authorized 
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from itertools import islice
+from uuid import UUID
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import MAX_ELEMENTS_IN_PARTS, Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
@@ -23,6 +25,10 @@ from quorate.protocol.messages.metadata import (
 
 #: How long after its clients the peers of a killed process hear of its end, at most.
 _NEWS_TRAVELS_S = 0.01
+#: The topics that one request may have made, as nobody names more by intention; a client that does asks again.
+_MAX_CREATED = 1_000
+#: An answer about more partitions than this is made in several turns of the loop.
+_LARGE_PARTITIONS = 1_000
 #: How much later than this node another one may know that it leads now, mostly.
 _IMAGES_DIFFER_S = 0.005
 
@@ -53,19 +59,67 @@ def _respond(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     image = node.metadata.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _response(node, image, [_known_topic(image, topic) for topic in image.topics.values()])
-    missing = {t.name for t in request.topics if t.name is not None and t.topic_id == NO_TOPIC_ID} - set(image.topics)
-    if missing and request.allow_auto_topic_creation and node.auto_creates_topics:
-        return _create_and_respond(node, context, request.topics, sorted(missing))
-    return _response(node, image, [_named_topic(context, image, topic, {}) for topic in request.topics])
+        return _answer(node, image, list(image.topics.values()))
+    if len(request.topics) > _LARGE_PARTITIONS:
+        return _respond_to_many(node, context, request, request.topics)
+    # What is named twice is answered once: a topic of many partitions makes a long answer of a short name.
+    asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
+    if request.allow_auto_topic_creation and node.auto_creates_topics:
+        missing = [name for name, topic_id in asked if name is not None and _is_missing(image, name, topic_id)]
+        if missing:
+            return _create_and_respond(node, context, asked, missing)
+    return _answer(node, image, [_named_topic(context, image, *each, {}) for each in asked])
+
+
+async def _respond_to_many(
+    node: Node, context: RequestContext, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
+) -> MetadataResponse:
+    """The same for so many names that to look for them takes several turns of the loop."""
+    image = node.metadata.image
+    asked = dict.fromkeys([(topic.name, topic.topic_id) async for topic in node.turns.sliced(topics)])
+    errors: dict[str, ErrorCode] = {}
+    if request.allow_auto_topic_creation and node.auto_creates_topics:
+        missing = (name for name, topic_id in asked if name is not None and _is_missing(image, name, topic_id))
+        errors = await node.auto_create_topics(list(islice(missing, _MAX_CREATED)))
+        image = node.metadata.image
+    found = [_named_topic(context, image, *each, errors) async for each in node.turns.sliced(asked)]
+    return await _answer_in_turns(node, image, found)
+
+
+def _is_missing(image: MetadataImage, name: str, topic_id: UUID) -> bool:
+    return topic_id == NO_TOPIC_ID and TopicName(name) not in image.topics
 
 
 async def _create_and_respond(
-    node: Node, context: RequestContext, topics: Sequence[MetadataRequestTopic], missing: Sequence[str]
+    node: Node, context: RequestContext, asked: Iterable[tuple[str | None, UUID]], missing: Sequence[str]
 ) -> MetadataResponse:
     errors = await node.auto_create_topics(missing)
     image = node.metadata.image
-    return _response(node, image, [_named_topic(context, image, topic, errors) for topic in topics])
+    answer = _answer(node, image, [_named_topic(context, image, *each, errors) for each in asked])
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer(
+    node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if sum(map(_weight, topics)) > _LARGE_PARTITIONS:
+        return _answer_in_turns(node, image, topics)
+    return _response(node, image, [_described(image, topic) for topic in topics])
+
+
+async def _answer_in_turns(
+    node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
+) -> MetadataResponse:
+    described = [_described(image, topic) async for topic in node.turns.sliced(topics, _weight)]
+    return _response(node, image, described)
+
+
+def _weight(topic: Topic | MetadataResponseTopic) -> int:
+    return max(1, len(topic.partitions))
+
+
+def _described(image: MetadataImage, topic: Topic | MetadataResponseTopic) -> MetadataResponseTopic:
+    return _known_topic(image, topic) if isinstance(topic, Topic) else topic
 
 
 def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataResponseTopic]) -> MetadataResponse:
@@ -81,21 +135,22 @@ def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataRespons
 
 
 def _named_topic(
-    context: RequestContext, image: MetadataImage, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode]
-) -> MetadataResponseTopic:
-    if wanted.topic_id != NO_TOPIC_ID:
-        by_id = image.topic_by_id(TopicId(wanted.topic_id))
+    context: RequestContext, image: MetadataImage, name: str | None, topic_id: UUID, errors: dict[str, ErrorCode]
+) -> Topic | MetadataResponseTopic:
+    """The topic, or what is to be said where there is none."""
+    if topic_id != NO_TOPIC_ID:
+        by_id = image.topic_by_id(TopicId(topic_id))
         if by_id is None:
-            name = None if context.api_version >= 12 else ""
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=wanted.topic_id)
-        return _known_topic(image, by_id)
-    name = wanted.name or ""
+            unknown = None if context.api_version >= 12 else ""
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=unknown, topic_id=topic_id)
+        return by_id
+    name = name or ""
     topic = image.topics.get(TopicName(name))
     if topic is None:
         return MetadataResponseTopic(
             error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name, topic_id=NO_TOPIC_ID
         )
-    return _known_topic(image, topic)
+    return topic
 
 
 def _known_topic(image: MetadataImage, topic: Topic) -> MetadataResponseTopic:
@@ -119,4 +174,4 @@ def _partition(image: MetadataImage, index: PartitionIndex, state: PartitionStat
     )
 
 
-API = Api(request=MetadataRequest, min_version=0, max_version=13, handle=handle)
+API = Api(request=MetadataRequest, min_version=0, max_version=13, handle=handle, max_elements=MAX_ELEMENTS_IN_PARTS)

@@ -2,6 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
 from quorate.groups.records import TopicPartition
 from quorate.kernel.errors import ErrorCode
@@ -68,4 +69,10 @@ def _answer(topic: OffsetCommitRequestTopic, result: CommitOffsetsResult) -> Off
     )
 
 
-API = Api(request=OffsetCommitRequest, min_version=2, max_version=9, handle=handle)
+API = Api(
+    request=OffsetCommitRequest,
+    min_version=2,
+    max_version=9,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

@@ -2,6 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.commands import DeleteOffsets, DeleteOffsetsResult
 from quorate.groups.records import TopicPartition
 from quorate.kernel.errors import ErrorCode
@@ -50,4 +51,10 @@ async def _delete(node: Node, request: OffsetDeleteRequest) -> OffsetDeleteRespo
     )
 
 
-API = Api(request=OffsetDeleteRequest, min_version=0, max_version=0, handle=handle)
+API = Api(
+    request=OffsetDeleteRequest,
+    min_version=0,
+    max_version=0,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

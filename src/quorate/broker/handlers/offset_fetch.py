@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.groups.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
 from quorate.groups.records import CommittedOffset, TopicPartition
 from quorate.kernel.errors import ErrorCode
@@ -187,4 +188,17 @@ def _error(result: FetchOffsetsResult, name: str, index: int) -> ErrorCode:
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else result.error
 
 
-API = Api(request=OffsetFetchRequest, min_version=1, max_version=10, handle=handle)
+API = Api(
+    request=OffsetFetchRequest,
+    min_version=1,
+    max_version=10,
+    handle=handle,
+    parts=(
+        Parts(
+            of=("groups", "topics", "partition_indexes"),
+            into=("groups", "topics", "partitions"),
+            distinct_by=("group_id",),
+        ),
+        Parts(of=("topics", "partition_indexes"), into=("topics", "partitions")),
+    ),
+)

@@ -2,6 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import LeaderEpoch, PartitionIndex, TopicName
 from quorate.protocol.messages.offset_for_leader_epoch import (
@@ -35,4 +36,10 @@ def _answer(node: Node, topic: TopicName, wanted: OffsetForLeaderPartition) -> E
     return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-API = Api(request=OffsetForLeaderEpochRequest, min_version=2, max_version=4, handle=handle)
+API = Api(
+    request=OffsetForLeaderEpochRequest,
+    min_version=2,
+    max_version=4,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

@@ -268,4 +268,4 @@ def _refused(
     )
 
 
-API = Api(request=ProduceRequest, min_version=0, max_version=13, handle=handle)
+API = Api(request=ProduceRequest, min_version=0, max_version=13, handle=handle, is_hot=True)

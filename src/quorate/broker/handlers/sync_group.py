@@ -30,4 +30,4 @@ async def _sync(node: Node, request: SyncGroupRequest) -> SyncGroupResponse:
     )
 
 
-API = Api(request=SyncGroupRequest, min_version=0, max_version=5, handle=handle)
+API = Api(request=SyncGroupRequest, min_version=0, max_version=5, handle=handle, max_elements=10_000)

@@ -10,6 +10,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.first_writes import Permit
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
+from quorate.broker.request_parts import Parts
 from quorate.broker.transaction_verification import adds_for_offset_commit, refusal_of_offset_commit
 from quorate.groups.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
 from quorate.groups.records import TopicPartition
@@ -144,4 +145,10 @@ def _response(
     )
 
 
-API = Api(request=TxnOffsetCommitRequest, min_version=0, max_version=5, handle=handle)
+API = Api(
+    request=TxnOffsetCommitRequest,
+    min_version=0,
+    max_version=5,
+    handle=handle,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
+from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
 from quorate.metadata.topic_names import CONSUMER_OFFSETS
@@ -103,4 +104,10 @@ async def _end_in_groups(
     return codes
 
 
-API = Api(request=WriteTxnMarkersRequest, min_version=1, max_version=2, handle=handle)
+API = Api(
+    request=WriteTxnMarkersRequest,
+    min_version=1,
+    max_version=2,
+    handle=handle,
+    parts=(Parts(of=("markers",), into=("markers",)),),
+)

@@ -1,0 +1,128 @@
+"""Requests and answers with many elements: decoded and encoded by a worker, and answered in parts that take turns.
+
+To make thousands of objects of a frame takes milliseconds for each few kilobytes, and so does the way back. Few large
+requests are worked on at a time, so that the memory of many of them is that of a few.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, cast
+
+from quorate.broker.api import Api, RequestContext
+from quorate.broker.request_parts import Part, Parts, cut, join
+from quorate.broker.turns import Turns
+from quorate.protocol.codec import decode_part
+from quorate.protocol.errors import ProtocolError
+from quorate.protocol.frames import RequestHeader, encode_response
+from quorate.protocol.schema import Message, Request, Response, fields_of
+from quorate.transport.outbox import Reply
+
+if TYPE_CHECKING:
+    from quorate.broker.node import Node
+
+#: A frame up to this size is decoded where it is, in a few milliseconds at most.
+LARGE_FRAME_BYTES = 32 * 1024
+#: Of any request but Produce: what no client comes near to.
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+#: Of all requests together that wait to be decoded.
+MAX_WAITING_BYTES = 32 * 1024 * 1024
+#: Two, so that one that has to wait for other nodes does not keep all others waiting.
+_ANSWERED_AT_ONCE = 2
+#: An answer with more elements than this is encoded by a worker.
+LARGE_ANSWER_ELEMENTS = 500
+
+
+class LargeRequests:
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, turns: Turns) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._turns = turns
+        self._decoding = asyncio.Lock()
+        self._answering = asyncio.Semaphore(_ANSWERED_AT_ONCE)
+        self._waiting_bytes = 0
+
+    def decode(self, api: Api, header: RequestHeader, frame: memoryview) -> Awaitable[Request]:
+        """The request, when a worker has made it. The frame is copied here: the connection reads its next into it."""
+        if len(frame) > MAX_FRAME_BYTES:
+            raise ProtocolError(f"a request of {len(frame)} bytes, the limit of this API is {MAX_FRAME_BYTES}")
+        if self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
+            raise ProtocolError("too many large requests wait to be read")
+        size_bytes = len(frame)
+        decoding = self._loop.create_task(self._decode(api, header, bytes(frame)))
+        self._waiting_bytes += size_bytes
+        decoding.add_done_callback(lambda done: self._decoded(done, size_bytes))
+        return decoding
+
+    async def _decode(self, api: Api, header: RequestHeader, kept: bytes) -> Request:
+        async with self._decoding:
+            return await self._loop.run_in_executor(self._executor, decode_request, api, header, kept)
+
+    def _decoded(self, done: "asyncio.Task[Request]", size_bytes: int) -> None:
+        self._waiting_bytes -= size_bytes
+        if not done.cancelled():
+            done.exception()  # Whoever waited for it may have gone, and nobody else needs to know of it.
+
+    async def answer_in_parts(
+        self, node: "Node", api: Api, parts: Parts, context: RequestContext, request: Request
+    ) -> Response:
+        answers: list[tuple[Part, Response]] = []
+        async with self._answering:
+            for part in cut(request, parts):
+                await self._turns.next()
+                result = api.handle(node, context, part.request)
+                if not isinstance(result, Response):
+                    result = await cast(Awaitable[Response], result)
+                answers.append((part, result))
+        return join(answers, parts)
+
+    async def encode(self, header: RequestHeader, response: Response) -> Reply:
+        return await self._loop.run_in_executor(
+            self._executor, encode_response, header.correlation_id, response, header.api_version
+        )
+
+
+def decode_request(api: Api, header: RequestHeader, frame: bytes | memoryview) -> Request:
+    # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some with Metadata.
+    return decode_part(api.request, frame, header.api_version, header.body_position, api.max_elements)[0]
+
+
+def parts_of(api: Api, request: Request) -> Parts | None:
+    """By which arrays the request has to be cut, if it has to be."""
+    return next((parts for parts in api.parts if parts.count(request) > parts.per_part), None)
+
+
+def is_large(message: Message, limit: int = LARGE_ANSWER_ELEMENTS) -> bool:
+    """Whether all arrays of the message together have more elements; looks at no more than it has to."""
+    return _room_left(message, limit) < 0
+
+
+def _room_left(message: Message, room: int) -> int:
+    for name, has_inner_arrays in _arrays(type(message)):
+        elements = getattr(message, name)
+        if elements is None:
+            continue
+        room -= len(elements)
+        if room < 0:
+            return room
+        if has_inner_arrays:
+            for element in elements:
+                room = _room_left(element, room)
+                if room < 0:
+                    return room
+    return room
+
+
+_known_arrays: dict[type[Message], tuple[tuple[str, bool], ...]] = {}
+
+
+def _arrays(message_type: type[Message]) -> tuple[tuple[str, bool], ...]:
+    """The names of the arrays, and whether there are arrays in their elements."""
+    known = _known_arrays.get(message_type)
+    if known is None:
+        known = _known_arrays[message_type] = tuple(
+            (field.name, isinstance(field.type, type) and bool(_arrays(field.type)))
+            for field in fields_of(message_type)
+            if field.is_array
+        )
+    return known
