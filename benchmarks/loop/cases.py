@@ -8,6 +8,8 @@ PREFIX = "loop"
 #: On a quiet machine.
 MAX_ANSWER_MS = 100.0
 MAX_GROWTH_MIB = 64.0
+#: How a node's line begins that names what held its loop.
+HOLD = "event loop held "
 
 
 class Case(StrEnum):

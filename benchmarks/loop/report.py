@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.loop.cases import MAX_ANSWER_MS, LoopSettings, Outcome
+from benchmarks.loop.cases import HOLD, MAX_ANSWER_MS, LoopSettings, Outcome
 from benchmarks.report import Environment, save_page, table
 
 
@@ -32,6 +32,8 @@ def render(report: LoopReport) -> str:
         f"- Goal: every answer to a client that looks on within {MAX_ANSWER_MS:.0f} ms, no election, no fencing",
         "",
         *table([header, *map(_cells, report.outcomes)]),
+        *(["", "What nodes named as holding their loops:", ""] if report.held_by else []),
+        *(f"- `{line[line.index(HOLD) :]}`" for line in report.held_by),
     ]
     return "\n".join(lines) + "\n"
 

@@ -60,13 +60,13 @@ class GroupCoordinator:
         self._topics = ImageTopics(node.metadata.image, node.metadata.image.version, self._patterns.matches)
 
     def start(self) -> None:
-        metadata = self._node.metadata
+        metadata, partitions = self._node.metadata, self._node.partitions
         topic = metadata.image.topics.get(CONSUMER_OFFSETS)
         for index in () if topic is None else topic.partitions:
-            self._leadership_changed(CONSUMER_OFFSETS, index, metadata.image.partition_leader(CONSUMER_OFFSETS, index))
+            self._leadership_changed(CONSUMER_OFFSETS, index, partitions.own_leadership(CONSUMER_OFFSETS, index))
         metadata.subscribe(self._topics_changed)
         metadata.subscribe(self._topics_deleted)
-        metadata.on_leadership_changed(self._leadership_changed)
+        partitions.on_role_changed(self._leadership_changed)
 
     def stop(self) -> None:
         for index in list(self._runners):

@@ -51,8 +51,6 @@ from quorate.metadata.commands import CreateTopic
 from quorate.metadata.config_definitions import ConfigValue
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import broker_value
-from quorate.metadata.image import MetadataImage
-from quorate.metadata.image_difference import difference
 from quorate.metadata.placement import LeaderPlacement
 from quorate.metadata.topic_names import is_reserved
 from quorate.replication.leader import ReplicationConfig
@@ -106,7 +104,7 @@ class Node:
         self._reserve.find()
         config = self.config
         self._identity = settle_identity(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
-        self._remove_deleted_logs()
+        await self.loop.run_in_executor(self.executor, self._remove_deleted_logs)
         self.metadata = QuorumMetadataStore(self.loop, self.new_uuid)
         self.quorum = self._make_quorum()
         await self.quorum.start()
@@ -114,7 +112,7 @@ class Node:
         self._disk_watch = self._make_disk_watch()
         self._disk_watch.start()
         await self._registration.register()
-        self._open_partitions()
+        await self._open_partitions()
         self.producer_ids = ProducerIds(self.metadata)
         self.fetch_sessions = FetchSessions(
             slots=self.int_config("max.incremental.fetch.session.cache.slots"),
@@ -188,7 +186,7 @@ class Node:
             on_failure=self.fail,
         )
 
-    def _open_partitions(self) -> None:
+    async def _open_partitions(self) -> None:
         """Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current."""
         self.partitions = Partitions(
             PartitionsConfig(
@@ -196,14 +194,15 @@ class Node:
             ),
             self.disk,
             self.group_commit,
+            loop=self.loop,
+            executor=self.executor,
+            on_failure=self.fail,
         )
         self.replication = self._make_replication()
         self.partitions.connect(self.replication)
         self.quorum.serve_replication(self.replication)
-        image = self.metadata.image
-        self.partitions.clear_what_left(image)
-        self.partitions.metadata_changed(image, difference(MetadataImage(), image))
-        self.metadata.subscribe(self.partitions.metadata_changed)
+        await self.partitions.start(self.metadata)
+        self.metadata.wait_after_creation(self.partitions.opened)
 
     def _make_replication(self) -> Replication:
         return Replication(
@@ -301,7 +300,7 @@ class Node:
         self.transactions.stop()
         self.groups.stop()
         await self.group_commit.wait_until_idle()
-        self.partitions.close()
+        await self.partitions.close()
         await self.quorum.stop()
 
     async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:

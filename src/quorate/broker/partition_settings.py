@@ -21,6 +21,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     #: What batches are stored with; None leaves them as their producer sent them.
     codec: Compression | None
     min_insync_replicas: int
+    allows_unclean_elections: bool = False
     #: The only producer that may write, with batches that keep their offsets; none where anyone may.
     restore_producer_id: ProducerId = NO_PRODUCER_ID
 
@@ -62,5 +63,6 @@ def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName)
         log=log,
         codec=CODECS[cast(str, values["compression.type"])],
         min_insync_replicas=number("min.insync.replicas"),
+        allows_unclean_elections=bool(values["unclean.leader.election.enable"]),
         restore_producer_id=ProducerId(number(RESTORE_PRODUCER_ID)),
     )

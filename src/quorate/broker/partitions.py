@@ -1,31 +1,38 @@
-"""The replicas on this node: opened, given their part, reconfigured and deleted as the metadata says."""
+"""The replicas on this node: opened, given their role, reconfigured and deleted as the metadata says.
 
+A change of the metadata only notes which partitions it concerns. Each of them is then looked at, a few in each turn of
+the loop, and made what the newest image says; opening and removing logs is left to worker threads. Until a replica is
+open it answers NOT_LEADER_OR_FOLLOWER, which clients try again. Changes that come meanwhile are seen when it is open.
+"""
+
+import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from functools import partial
 from uuid import UUID
 
 import msgspec
 
+from quorate.broker.backlog import Backlog
 from quorate.broker.config import Durability
 from quorate.broker.disk_room import DiskRoom
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.metadata_store import LeadershipListener, MetadataStore
 from quorate.broker.partition import OfflinePartition, Partition
-from quorate.broker.partition_folders import partition_folder, partition_index
-from quorate.broker.partition_settings import partition_settings
+from quorate.broker.partition_logs import PartitionLogs
+from quorate.broker.partition_roles import PartitionRoles
+from quorate.broker.partition_settings import PartitionSettings, partition_settings
 from quorate.broker.replication.messages import PartitionKey
 from quorate.broker.replication.replication import Replication
+from quorate.broker.unsettled_partitions import PartitionName, UnsettledPartitions
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
 from quorate.kernel.leaders import PartitionLeader
-from quorate.metadata.effective_configs import BrokerView, topic_values
+from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.image import Delta, MetadataImage, PartitionState, TopicPartition
-from quorate.replication.leader import LeaderStart
-from quorate.replication.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
-from quorate.storage.checkpoints import read_topic_id
-from quorate.storage.closing import remove_log, set_aside
+from quorate.metadata.image_difference import difference
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -40,24 +47,61 @@ class PartitionsConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partitions:
-    def __init__(self, config: PartitionsConfig, disk: Disk, group_commit: GroupCommit) -> None:
-        self._disk = disk
-        self._data_dir = config.data_dir
+    def __init__(
+        self,
+        config: PartitionsConfig,
+        disk: Disk,
+        group_commit: GroupCommit,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
         self._view = config.view
         self._durability = config.durability
         self._room = config.room
         self._group_commit = group_commit
+        self._loop = loop
+        self._on_failure = on_failure
         self._image = MetadataImage()
-        self._by_name: dict[tuple[TopicName, PartitionIndex], Partition | OfflinePartition] = {}
-        #: Gone from here, but a sync still writes into their folders: nothing new is opened there until it ends.
-        self._retiring: set[tuple[TopicName, PartitionIndex]] = set()
-        #: Those that lead or follow anew, until the log has been told.
-        self._new_parts: list[Partition] = []
-        #: Of the brokers that may be in sync.
-        self._broker_epochs: dict[NodeId, BrokerEpoch] = {}
+        self._by_name: dict[PartitionName, Partition | OfflinePartition] = {}
+        self._logs = PartitionLogs(
+            config.data_dir, config.view.node_id, disk, loop=loop, executor=executor, on_failure=on_failure
+        )
+        #: Being opened, or gone from here while their folders are still there: looked at again when that is done.
+        self._busy: set[PartitionName] = set()
+        #: Elected unclean since the replica was last given its role.
+        self._unclean: set[PartitionName] = set()
+        self._changed: Backlog[PartitionName] = Backlog(loop, self._look_at, on_failure)
+        #: Replicas that go away, and whether a committed record says so.
+        self._doomed: Backlog[tuple[Partition, bool]] = Backlog(loop, self._retire, on_failure)
+        self._reconfigured: Backlog[PartitionName] = Backlog(loop, self._reconfigure, on_failure)
+        self._unsettled = UnsettledPartitions(loop)
+        #: By topic, while its configs stay what they are.
+        self._settings: dict[TopicName, PartitionSettings] = {}
+        self._is_closed = False
 
     def connect(self, replication: Replication) -> None:
         self._replication = replication
+        self._roles = roles = PartitionRoles(self._view.node_id, self._durability, replication)
+        self._to_tell_of_brokers = Backlog(self._loop, roles.tell_of_brokers, self._on_failure)
+
+    def on_role_changed(self, listener: LeadershipListener) -> None:
+        """Have the listener called when a replica here has its new role: with its leader, None where it has none."""
+        self._roles.subscribe(listener)
+
+    async def opened(self, topics: Iterable[TopicName], timeout_s: float) -> None:
+        """Return when the replicas that this node has of the topics are what the image says, or after the time."""
+        await self._unsettled.wait_for(topics, timeout_s)
+
+    async def start(self, metadata: MetadataStore) -> None:
+        """Make this node what the image says, now and after every change; returns when every log is open."""
+        await self._logs.clear_what_left(metadata.image)
+        image = metadata.image
+        self.metadata_changed(image, difference(MetadataImage(), image))
+        metadata.subscribe(self.metadata_changed)
+        await self._unsettled.wait_for_all()
+        self._logs.begin_serving()
 
     def __iter__(self) -> Iterator[Partition]:
         """The replicas that work."""
@@ -82,6 +126,13 @@ class Partitions:
         assert isinstance(partition, Partition)
         return partition
 
+    def own_leadership(self, topic: TopicName, index: PartitionIndex) -> PartitionLeader | None:
+        """The leadership of the partition that this node has taken up; None where it has none."""
+        partition = self._by_name.get((topic, index))
+        if isinstance(partition, Partition) and partition.leading is not None and partition.failure is None:
+            return PartitionLeader(self._view.node_id, partition.leader_epoch)
+        return None
+
     def led_by_id(self, topic_id: UUID, index: int) -> Partition:
         return self.led(self._name(topic_id), PartitionIndex(index))
 
@@ -98,47 +149,28 @@ class Partitions:
         return name
 
     def metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
-        """Carry out what a metadata change means for this node."""
+        """Carry out what a metadata change means for this node: at once where it is small."""
+        if self._is_closed:
+            return
         self._image = image
+        for topic in (*delta.reconfigured_topics, *(topic.name for topic in delta.deleted_topics)):
+            self._settings.pop(topic, None)
         if delta.changed_brokers:
             self._brokers_changed()
-        for topic in delta.deleted_topics:
-            for index in topic.partitions:
-                self._remove(topic.name, index, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        unclean = frozenset(delta.unclean_elections)
-        for identity in delta.changed_partitions:
-            self._change(identity, elected_unclean=identity in unclean)
-        self._log_new_parts()
-        if delta.brokers_reconfigured:
-            self._reconfigure(set(image.topics))
-        elif delta.reconfigured_topics:
-            self._reconfigure(set(delta.reconfigured_topics))
+        deleted = [(topic.name, index) for topic in delta.deleted_topics for index in topic.partitions]
+        names = [*deleted, *((changed.topic, changed.partition) for changed in delta.changed_partitions)]
+        self._unclean.update((elected.topic, elected.partition) for elected in delta.unclean_elections)
+        self._unsettled.add(names)
+        self._doom(deleted)
+        self._changed.run(names)
+        self._reconfigure_all(delta)
 
-    def clear_what_left(self, image: MetadataImage) -> None:
-        """At the start, before any log is opened: see to the logs that are no longer, or not known to be, of this node.
-
-        Topics were deleted and replicas moved away while this node was down. What the image merely does not know may
-        be the only copy left.
-        """
-        self._image = image
-        for name in self._disk.list_directory(self._data_dir):
-            directory = f"{self._data_dir}/{name}"
-            index = partition_index(name)
-            topic_id = None if index is None else read_topic_id(self._disk, directory)
-            if index is None or topic_id is None:
-                continue
-            topic = self._image.topic_by_id(topic_id)
-            state = None if topic is None else topic.partitions.get(index)
-            if state is None or self._view.node_id not in state.replicas:
-                self._clear(directory, topic_id, index)
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close every log, so that the next start has nothing to check."""
-        for partition in self:
-            try:
-                partition.log.close()
-            except KafkaError as error:
-                logger.error("log not closed cleanly partition=%s error=%s", partition, error)
+        self._is_closed = True
+        for backlog in (self._changed, self._reconfigured):
+            backlog.clear()
+        await self._logs.close([(partition.identity, partition.log) for partition in self])
         self._by_name.clear()
 
     def _brokers_changed(self) -> None:
@@ -149,94 +181,59 @@ class Partitions:
             # A leader whose disk is full still looks for a replica with room that may take over.
             if broker.is_active and (broker.has_room or broker.node_id == own)
         }
-        if epochs == self._broker_epochs:
-            return
-        self._broker_epochs = epochs
-        for partition in self:
-            partition.step(LiveBrokersChanged(broker_epochs=epochs))
-        self._replication.brokers_changed()
+        if epochs != self._roles.broker_epochs:
+            self._roles.broker_epochs = epochs
+            self._to_tell_of_brokers.run(self)
 
-    def _change(self, identity: TopicPartition, *, elected_unclean: bool) -> None:
-        state = self._image.partition(identity.topic, identity.partition)
-        assert state is not None
-        if self._view.node_id not in state.replicas:
-            self._remove(identity.topic, identity.partition, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            return
+    def _look_at(self, name: PartitionName) -> None:
+        """Bring the replica a step nearer to what the image says."""
+        if name not in self._busy:
+            self._reconcile(name)
+        if name not in self._busy and self._unsettled.settle(name) and not self._unsettled:
+            self._roles.log_changes(self._image.version)
+
+    def _reconcile(self, name: PartitionName) -> None:
+        topic = self._image.topics.get(name[0])
+        state = None if topic is None else topic.partitions.get(name[1])
+        local = self._by_name.get(name)
+        if topic is None or state is None or self._view.node_id not in state.replicas:
+            self._doom([name])
+        elif local is None:
+            self._open(TopicPartition(topic.topic_id, *name))
+        elif local.identity.topic_id != topic.topic_id:
+            self._doom([name])
+        elif isinstance(local, Partition):
+            self._give_role(local, state)
+
+    def _give_role(self, partition: Partition, state: PartitionState) -> None:
+        name = partition.identity.topic, partition.identity.partition
+        elected_unclean = name in self._unclean
+        self._unclean.discard(name)
+        self._roles.give(partition, state, elected_unclean=elected_unclean)
+
+    def _open(self, identity: TopicPartition) -> None:
+        self._busy.add((identity.topic, identity.partition))
+        config = self._settings_of(identity.topic).log
+        self._logs.open(identity, config, self._image, partial(self._opened, identity))
+
+    def _opened(self, identity: TopicPartition, log: PartitionLog | KafkaError) -> None:
+        """If the replica was taken away meanwhile, its new log goes too."""
         name = identity.topic, identity.partition
-        if name in self._retiring:
-            return
-        partition = self._by_name.get(name)
-        if partition is None:
-            partition = self._by_name[name] = self._open(identity)
-        if isinstance(partition, Partition) and partition.failure is None:
-            self._give_part(partition, state, elected_unclean=elected_unclean)
-
-    def _give_part(self, partition: Partition, state: PartitionState, *, elected_unclean: bool) -> None:
-        if state.leader_epoch == partition.leader_epoch:
-            if partition.leading is not None:
-                partition.step(MembershipChanged(membership=_membership(state)))
-                self._replication.membership_changed(partition)
-            return
-        leader = PartitionLeader(state.leader, state.leader_epoch)
-        if state.leader == self._view.node_id:
-            partition.lead(self._leader_start(leader, state), self._replication.config)
-            self._replication.leads(partition)
-        elif state.leader == NO_NODE:
-            partition.wait_for_leader(state.leader_epoch)
-            self._replication.rests(partition)
+        state = self._image.partition(*name)
+        is_wanted = state is not None and self._view.node_id in state.replicas
+        if not is_wanted or self._image.topics[identity.topic].topic_id != identity.topic_id:
+            if isinstance(log, PartitionLog):
+                self._clear(identity, log, is_removed=self._was_removed(identity))
+                return
+        elif isinstance(log, KafkaError):
+            self._by_name[name] = OfflinePartition(identity, log)
         else:
-            topic = partition.identity.topic
-            allows_unclean = bool(topic_values(self._image, self._view, topic)["unclean.leader.election.enable"])
-            # An operator may ask for such an election although the topic does not allow it by itself. And where the
-            # operating system writes when it likes, the last replica in sync may have lost what it had.
-            may_lack = allows_unclean or elected_unclean or self._durability is Durability.OS
-            partition.follow(leader, is_unclean=may_lack)
-            self._replication.follows(partition)
-        self._new_parts.append(partition)
+            self._by_name[name] = self._partition(identity, log)
+        self._is_free(name)
 
-    def _log_new_parts(self) -> None:
-        """One line for a change, however many partitions it concerns."""
-        parts, self._new_parts = self._new_parts, []
-        if parts:
-            led = sum(partition.leading is not None for partition in parts)
-            some = ",".join(f"{partition}@{partition.leader_epoch}" for partition in parts[:3])
-            logger.info(
-                "parts changed node=%s version=%s leads=%s follows=%s partitions=%s%s",
-                self._view.node_id,
-                self._image.version,
-                led,
-                len(parts) - led,
-                some,
-                ",…" if len(parts) > 3 else "",
-            )
-
-    def _leader_start(self, leader: PartitionLeader, state: PartitionState) -> LeaderStart:
-        """What the image knows; the partition knows its own offsets."""
-        return LeaderStart(
-            leader=leader,
-            membership=_membership(state),
-            broker_epochs=self._broker_epochs,
-            log_end_offset=Offset(0),
-            durable_offset=Offset(0),
-            high_watermark=Offset(0),
-            min_insync_replicas=1,
-            now_ms=self._replication.now_ms(),
-        )
-
-    def _open(self, identity: TopicPartition) -> Partition | OfflinePartition:
-        try:
-            directory = partition_folder(self._data_dir, identity.topic, identity.partition)
-        except KafkaError as reserved:
-            return OfflinePartition(identity, reserved)
-        try:
-            self._make_way(directory, identity)
-            settings = partition_settings(self._image, self._view, identity.topic)
-            log = PartitionLog.open(self._disk, directory, settings.log)
-            if read_topic_id(self._disk, directory) is None:
-                log.store_topic_id(identity.topic_id)
-        except (OSError, KafkaError) as error:
-            logger.error("log not opened partition=%s-%s error=%s", identity.topic, identity.partition, error)
-            return OfflinePartition(identity, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+    def _partition(self, identity: TopicPartition, log: PartitionLog) -> Partition:
+        settings = self._settings_of(identity.topic)
+        log.update_config(settings.log)
         return Partition(
             identity,
             log,
@@ -247,59 +244,53 @@ class Partitions:
             room=self._room,
         )
 
-    def _make_way(self, directory: str, identity: TopicPartition) -> None:
-        """A folder left by an earlier topic of the same name is never mixed with this one."""
-        found = read_topic_id(self._disk, directory)
-        if found is not None and found != identity.topic_id:
-            self._clear(directory, found, identity.partition)
+    def _doom(self, names: Iterable[PartitionName]) -> None:
+        """Nobody finds these replicas from now on, not even under the name of a topic that was made anew."""
+        doomed = []
+        for name in names:
+            partition = self._by_name.pop(name, None)
+            if isinstance(partition, Partition):
+                self._busy.add(name)
+                doomed.append((partition, self._was_removed(partition.identity)))
+        self._doomed.run(doomed)
 
-    def _clear(self, directory: str, topic_id: TopicId, index: PartitionIndex) -> None:
-        """Delete a log that was removed from this node; keep any other out of the way."""
-        if self._image.was_removed(topic_id, index, self._view.node_id):
-            logger.info("log removed node=%s directory=%s topic_id=%s", self._view.node_id, directory, topic_id)
-            remove_log(self._disk, directory)
-        else:
-            self._set_aside(directory, topic_id)
+    def _was_removed(self, identity: TopicPartition) -> bool:
+        """Whether the image says so, and does not merely lack the replica."""
+        return self._image.was_removed(identity.topic_id, identity.partition, self._view.node_id)
 
-    def _set_aside(self, directory: str, topic_id: TopicId) -> None:
-        stray = set_aside(self._disk, directory, topic_id)
-        logger.error(
-            "log set aside: the metadata does not say that it was removed node=%s directory=%s topic_id=%s kept_as=%s",
-            self._view.node_id,
-            directory,
-            topic_id,
-            stray,
+    def _retire(self, doomed: tuple[Partition, bool]) -> None:
+        partition, is_removed = doomed
+        is_deleted = partition.identity.topic_id not in self._image.topic_names
+        self._roles.take(partition)
+        partition.retire(
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            then=partial(self._clear, partition.identity, partition.log, is_removed=is_removed),
         )
 
-    def _remove(self, topic: TopicName, index: PartitionIndex, failure: KafkaError) -> None:
-        partition = self._by_name.pop((topic, index), None)
-        if isinstance(partition, Partition):
-            self._replication.rests(partition)
-            self._retiring.add((topic, index))
-            is_removed = self._image.was_removed(partition.identity.topic_id, index, self._view.node_id)
-            partition.retire(failure, then=partial(self._retired, partition, is_removed))
-
-    def _retired(self, partition: Partition, is_removed: bool) -> None:
+    def _clear(self, identity: TopicPartition, log: PartitionLog, *, is_removed: bool) -> None:
         """The log can go. If the partition has come back here meanwhile, or another of its name, it starts empty."""
-        if is_removed:
-            partition.log.delete()
-        else:
-            with suppress(KafkaError):  # Its disk fails or failed: what is there is kept as it is.
-                partition.log.close()
-            self._set_aside(partition.log.directory, partition.identity.topic_id)
-        topic, index = partition.identity.topic, partition.identity.partition
-        self._retiring.remove((topic, index))
-        state = self._image.topics.get(topic)
-        if state is not None and index in state.partitions:
-            self._change(TopicPartition(state.topic_id, topic, index), elected_unclean=False)
-            self._log_new_parts()
+        away = self._logs.remove if is_removed else self._logs.set_aside
+        away(identity, log, partial(self._is_free, (identity.topic, identity.partition)))
 
-    def _reconfigure(self, topics: set[TopicName]) -> None:
-        settings = {topic: partition_settings(self._image, self._view, topic) for topic in topics}
-        for (topic, _), partition in self._by_name.items():
-            if topic in settings and isinstance(partition, Partition):
-                partition.reconfigure(settings[topic])
+    def _is_free(self, name: PartitionName) -> None:
+        self._busy.discard(name)
+        self._look_at(name)
 
+    def _settings_of(self, topic: TopicName) -> PartitionSettings:
+        settings = self._settings.get(topic)
+        if settings is None:
+            settings = self._settings[topic] = partition_settings(self._image, self._view, topic)
+        return settings
 
-def _membership(state: PartitionState) -> PartitionMembership:
-    return PartitionMembership(replicas=state.replicas, isr=frozenset(state.isr), partition_epoch=state.partition_epoch)
+    def _reconfigure_all(self, delta: Delta) -> None:
+        if delta.brokers_reconfigured:
+            self._settings.clear()
+            self._reconfigured.run(list(self._by_name))
+        elif delta.reconfigured_topics:
+            topics = set(delta.reconfigured_topics)
+            self._reconfigured.run([name for name in self._by_name if name[0] in topics])
+
+    def _reconfigure(self, name: PartitionName) -> None:
+        partition = self._by_name.get(name)
+        if isinstance(partition, Partition) and name[0] in self._image.topics:
+            partition.reconfigure(self._settings_of(name[0]))

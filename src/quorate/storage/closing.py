@@ -1,5 +1,6 @@
 """The end of a log's life in this process: closed for the next start, or deleted with all it holds."""
 
+from collections.abc import Sequence
 from itertools import count
 
 from quorate.kernel.disk import Disk
@@ -37,18 +38,30 @@ def close(state: LogState) -> None:
 
 
 def delete(state: LogState) -> None:
+    release(state)
+    remove_logs(state.disk, [state.directory])
+
+
+def release(state: LogState) -> None:
+    """Hold no file of the log open any more."""
     for segment in state.segments:
         segment.release()
-    remove_log(state.disk, state.directory)
 
 
 def remove_log(disk: Disk, directory: str) -> None:
-    """In one step out of the way: what is half removed is never taken for a log."""
-    doomed = with_suffix(directory, DELETED_SUFFIX)
-    disk.remove_tree(doomed)
-    disk.rename(directory, doomed)
-    disk.sync_directory(parent_of(directory))
-    disk.remove_tree(doomed)
+    remove_logs(disk, [directory])
+
+
+def remove_logs(disk: Disk, directories: Sequence[str]) -> None:
+    """Each in one step out of the way: what is half removed is never taken for a log."""
+    doomed = [with_suffix(directory, DELETED_SUFFIX) for directory in directories]
+    for directory, target in zip(directories, doomed, strict=True):
+        disk.remove_tree(target)
+        disk.rename(directory, target)
+    for parent in dict.fromkeys(map(parent_of, directories)):
+        disk.sync_directory(parent)
+    for target in doomed:
+        disk.remove_tree(target)
 
 
 def set_aside(disk: Disk, directory: str, topic_id: TopicId) -> str:

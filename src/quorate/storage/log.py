@@ -24,7 +24,7 @@ from quorate.storage import (
 from quorate.storage.appending import AppendInfo
 from quorate.storage.checkpoints import EpochStart, write_topic_id
 from quorate.storage.cleaner import CleanedLog, CleaningPlan
-from quorate.storage.closing import close, delete
+from quorate.storage.closing import close, delete, release
 from quorate.storage.config import LogConfig
 from quorate.storage.damage import DamagedRange
 from quorate.storage.producer_state import ProducerStates
@@ -296,6 +296,10 @@ class PartitionLog:
         self._state.require_usable()
         with self._state.disk_failures_are_final():
             close(self._state)
+
+    def release(self) -> None:
+        """Hold no file open any more: the log is about to be removed, or nobody uses it now."""
+        release(self._state)
 
     def delete(self) -> None:
         """Take the folder out of the way in one step and remove it; what is half removed is never taken for a log."""

@@ -5,7 +5,7 @@ node shows the result; that a node cannot decide by itself is nothing that its c
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from quorate.broker.quorum.entry_payload import decode_records
 from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset, TopicId
+from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.decisions import Answer
@@ -30,6 +30,13 @@ _SUBMIT_TIMEOUT_MS = 15_000
 _CONFIRM_TIMEOUT_MS = 2_000
 
 
+#: A creation is answered after that, whatever the disk does: leaders elsewhere may be ready or not.
+_OPEN_TIMEOUT_S = 1.0
+
+#: Returns when this node's replicas of the topics are open, or after the seconds.
+WaitUntilOpen = Callable[[Sequence[TopicName], float], Awaitable[None]]
+
+
 class AskLeader(Protocol):
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]: ...
 
@@ -41,6 +48,7 @@ class QuorumMetadataStore(MetadataStore):
         self._new_uuid = new_uuid
         #: Who waits for the image to reach a version.
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._opened: WaitUntilOpen | None = None
 
     def connect(self, leader: AskLeader) -> None:
         self._leader = leader
@@ -53,10 +61,20 @@ class QuorumMetadataStore(MetadataStore):
             outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
         except (NoQuorum, TimeoutError):
             return [_timed_out() for _ in commands]
+        await self._wait_after_creation(commands)
         if was_repeated:
             pairs = zip(repeatable, outcomes, strict=True)
             return [_after_repeating(self.image, command, outcome) for command, outcome in pairs]
         return outcomes
+
+    def wait_after_creation(self, opened: WaitUntilOpen) -> None:
+        """Have a creation answered when this node has opened its replicas, so that clients need not try again here."""
+        self._opened = opened
+
+    async def _wait_after_creation(self, commands: Sequence[c.Command]) -> None:
+        created = [TopicName(one.name) for one in commands if isinstance(one, c.CreateTopic | c.CreatePartitions)]
+        if created and self._opened is not None:
+            await self._opened(created, _OPEN_TIMEOUT_S)
 
     async def is_current(self) -> bool:
         """An answer to no command at all: a majority has confirmed who gave it, and the image has come as far."""

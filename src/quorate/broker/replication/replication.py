@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from quorate.broker.backlog import Backlog
 from quorate.broker.metadata_store import MetadataStore
 from quorate.broker.partition import Partition
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle
@@ -47,12 +48,14 @@ class Replication:
         )
         #: Led partitions in which somebody is behind or missing: only these are looked at as time passes.
         self._unsettled: dict[Partition, None] = {}
+        self._looks: Backlog[Partition] = Backlog(loop, self._look_at, on_failure, then=self._schedule_look)
         self._timer: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
         self._proposals.stop()
         self._followers.stop()
         self._fetcher.stop()
+        self._looks.clear()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -85,11 +88,10 @@ class Replication:
         self._followers.refresh(partition, self.now_ms())
         self.is_unsettled(partition)
 
-    def brokers_changed(self) -> None:
+    def brokers_changed(self, partition: Partition) -> None:
         """A follower that was fenced when it asked may join now."""
-        now_ms = self.now_ms()
-        for partition in list(self._unsettled):
-            self._followers.refresh(partition, now_ms)
+        if partition in self._unsettled:
+            self._followers.refresh(partition, self.now_ms())
 
     def leads(self, partition: Partition) -> None:
         # What was asked for under an earlier reign of this node must not count in this one.
@@ -116,18 +118,19 @@ class Replication:
         self._fetcher.peer_connected(node_id)
 
     def _schedule_look(self) -> None:
-        if self._timer is None and self._unsettled:
+        if self._timer is None and self._unsettled and not self._looks:
             interval_s = self.config.replica_lag_time_max_ms / _LOOKS_PER_LAG_TIME / 1000
             self._timer = self._loop.call_later(interval_s, self._look)
 
     def _look(self) -> None:
         self._timer = None
+        self._looks.run(list(self._unsettled))
+
+    def _look_at(self, partition: Partition) -> None:
+        leading = partition.leading
+        if leading is None or partition.failure is not None or leading.is_settled:
+            self._unsettled.pop(partition, None)
+            return
         now_ms = self.now_ms()
-        for partition in list(self._unsettled):
-            leading = partition.leading
-            if leading is None or partition.failure is not None or leading.is_settled:
-                del self._unsettled[partition]
-                continue
-            self._followers.refresh(partition, now_ms)
-            partition.step(TimePassed(now_ms=now_ms))
-        self._schedule_look()
+        self._followers.refresh(partition, now_ms)
+        partition.step(TimePassed(now_ms=now_ms))

@@ -49,13 +49,12 @@ class TransactionCoordinator:
         self._markers = MarkerSender(node.peer_requests, node.metadata, node.loop)
 
     def start(self) -> None:
-        metadata = self._node.metadata
+        metadata, partitions = self._node.metadata, self._node.partitions
         topic = metadata.image.topics.get(TRANSACTION_STATE)
         for index in () if topic is None else topic.partitions:
-            leader = metadata.image.partition_leader(TRANSACTION_STATE, index)
-            self._leadership_changed(TRANSACTION_STATE, index, leader)
+            self._leadership_changed(TRANSACTION_STATE, index, partitions.own_leadership(TRANSACTION_STATE, index))
         metadata.subscribe(self._topics_deleted)
-        metadata.on_leadership_changed(self._leadership_changed)
+        partitions.on_role_changed(self._leadership_changed)
 
     def stop(self) -> None:
         for index in list(self._runners):

@@ -15,6 +15,7 @@ from quorate.broker.transactions.ask_node import AskNode
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName
 from quorate.kernel.leaders import PartitionLeader
+from quorate.metadata.image import Delta, MetadataImage
 from quorate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -46,7 +47,7 @@ class MarkerSender:
         self._loop = loop
         self._slots: dict[NodeId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_MAX_REQUESTS_TO_NODE))
         self._leaders_changed: asyncio.Future[None] = loop.create_future()
-        metadata.on_leadership_changed(self._leadership_changed)
+        metadata.subscribe(self._metadata_changed)
 
     async def send(self, markers: Markers, coordinator_epoch: LeaderEpoch) -> None:
         """Return when every partition has its marker, or is gone. Only cancelling it ends it earlier."""
@@ -113,7 +114,9 @@ class MarkerSender:
         finally:
             attempt.cancel()
 
-    def _leadership_changed(self, topic: TopicName, index: PartitionIndex, leader: PartitionLeader | None) -> None:  # noqa: ARG002
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
+        if not delta.changed_leaders:
+            return
         waiting, self._leaders_changed = self._leaders_changed, self._loop.create_future()
         if not waiting.done():
             waiting.set_result(None)

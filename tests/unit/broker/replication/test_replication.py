@@ -120,7 +120,7 @@ def test_a_follower_that_asked_while_it_was_fenced_is_proposed_as_soon_as_it_is_
         await world.sleep(0.001)
         assert proposed(node) == []
         partition.step(LiveBrokersChanged(broker_epochs=BROKER_EPOCHS))
-        node.replication.brokers_changed()
+        node.replication.brokers_changed(partition)
         await world.sleep(0.001)
         assert proposed(node) == [[LEADER, FOLLOWER]]
 
@@ -133,7 +133,7 @@ def test_a_follower_of_an_earlier_start_of_its_broker_is_not_proposed() -> None:
         restarted = {**BROKER_EPOCHS, FOLLOWER: BrokerEpoch(99)}
         partition.step(LiveBrokersChanged(broker_epochs=restarted))
         node.ask(ask(0))
-        node.replication.brokers_changed()
+        node.replication.brokers_changed(partition)
         await world.sleep(5)
         assert proposed(node) == []
 

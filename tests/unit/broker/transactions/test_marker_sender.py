@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.broker.metadata_store import LeadershipListener, MetadataStore
+from quorate.broker.metadata_store import Listener, MetadataStore
 from quorate.broker.transactions.marker_sender import MarkerSender
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
+    NO_TOPIC_ID,
     LeaderEpoch,
     NodeId,
     PartitionIndex,
@@ -19,6 +20,8 @@ from quorate.kernel.ids import (
     TransactionalId,
 )
 from quorate.kernel.leaders import PartitionLeader
+from quorate.metadata.image import Delta, MetadataImage
+from quorate.metadata.image import TopicPartition as MetadataTopicPartition
 from quorate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -50,7 +53,7 @@ class Metadata:
 
     def __init__(self, leaders: dict[TopicPartition, int | None]) -> None:
         self.leaders = leaders
-        self.listeners: list[LeadershipListener] = []
+        self.listeners: list[Listener] = []
 
     @property
     def image(self) -> "Metadata":
@@ -63,13 +66,14 @@ class Metadata:
         node_id = self.leaders.get(cast(TopicPartition, name))
         return None if node_id is None else PartitionLeader(NodeId(node_id), LeaderEpoch(1))
 
-    def on_leadership_changed(self, listener: LeadershipListener) -> None:
+    def subscribe(self, listener: Listener) -> None:
         self.listeners.append(listener)
 
     def move(self, partition: TopicPartition, leader: int | None) -> None:
         self.leaders[partition] = leader
+        changed = MetadataTopicPartition(NO_TOPIC_ID, *partition)
         for listener in self.listeners:
-            listener(*partition, self.partition_leader(*partition))
+            listener(MetadataImage(), Delta(changed_leaders=(changed,)))
 
 
 class Cluster:
