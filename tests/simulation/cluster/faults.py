@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from quorate.kernel.errors import QuorateError
 from tests.simulation.cluster.cluster import Member, SimulatedCluster
 from tests.simulation.world.executor import WorkDelay
 from tests.simulation.world.link import LinkSettings
@@ -163,11 +164,17 @@ class ClusterFaults:
         await self._wait()
         if self._random.random() < 0.2:
             member.host.disk.steps_until_power_cut = self._random.randint(1, 40)
-        await self._cluster.bring_up(member)
+        await self._bring_up(member)
         member.host.disk.steps_until_power_cut = None
         if not member.host.is_alive:
-            await self._cluster.bring_up(member)
+            await self._bring_up(member)
         member.is_claimed = False
+
+    async def _bring_up(self, member: Member) -> None:
+        try:
+            await self._cluster.bring_up(member)
+        except QuorateError as error:
+            self._cluster.findings.report("nodes start", f"node {member.node_id} refuses: {error}")
 
     async def _freeze(self, member: Member | None) -> None:
         if member is not None:

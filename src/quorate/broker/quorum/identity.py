@@ -1,6 +1,6 @@
 """Who a node is, for good: its id, its cluster's and its data folder's, kept there in ``meta.properties``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import msgspec
@@ -11,6 +11,8 @@ from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.metadata.cluster_ids import new_cluster_id
 
 _FILE = "meta.properties"
+#: Set once the node has entries of the metadata log: from then on an empty log is one that was lost.
+_JOINED = "joined"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,10 +43,25 @@ def settle_identity(
         raise QuorateError(f"{path} is damaged: its directory.id is {kept['directory.id']!r}, which is no id") from None
 
 
+def has_joined(disk: Disk, data_dir: str) -> bool:
+    return (_read(disk, f"{data_dir}/{_FILE}") or {}).get(_JOINED) == "true"
+
+
+def mark_joined(disk: Disk, data_dir: str) -> None:
+    path = f"{data_dir}/{_FILE}"
+    kept = _read(disk, path)
+    if kept is not None and _JOINED not in kept:
+        _write(disk, path, {**kept, _JOINED: "true"})
+
+
 def _mark(disk: Disk, path: str, node_id: NodeId, cluster_id: str, directory_id: UUID) -> Identity:
-    lines = ["version=1", f"node.id={node_id}", f"cluster.id={cluster_id}", f"directory.id={directory_id}"]
-    disk.replace(path, "".join(f"{line}\n" for line in lines).encode())
+    fields = {"version": "1", "node.id": str(node_id), "cluster.id": cluster_id, "directory.id": str(directory_id)}
+    _write(disk, path, fields)
     return Identity(cluster_id=cluster_id, directory_id=DirectoryId(directory_id))
+
+
+def _write(disk: Disk, path: str, fields: Mapping[str, str]) -> None:
+    disk.replace(path, "".join(f"{name}={value}\n" for name, value in fields.items()).encode())
 
 
 def _read(disk: Disk, path: str) -> dict[str, str] | None:

@@ -45,6 +45,7 @@ def ready(
     installed: Snapshot | None = None,
     entries: Iterable[Entry] = (),
     vote: int | None = None,
+    committed: Iterable[Entry] = (),
 ) -> Ready:
     return Ready(
         early_messages=[],
@@ -52,7 +53,7 @@ def ready(
         snapshot=installed,
         entries=list(entries),
         messages=[],
-        committed=[],
+        committed=list(committed),
         finished=[],
         quorum_state=None,
     )

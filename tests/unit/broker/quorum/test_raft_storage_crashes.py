@@ -164,6 +164,7 @@ def test_a_crash_between_a_leaders_snapshot_and_the_log_leaves_no_entries_that_c
             storage.persist(ready(term=5, installed=snapshot(6, 5)))
         except PowerCutError:
             disk.crash()
+        disk.steps_until_power_cut = None
         restored = open_storage(disk).restore()
         RaftLog(restored.snapshot, restored.entries, MEMBERSHIP)
         if restored.snapshot is not None:
