@@ -17,7 +17,7 @@ from quorate.storage.cleaned_transactions import CleanedTransactions
 from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_aborted, compact_batch, compact_marker
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
-from quorate.storage.reading import UncheckedSegment
+from quorate.storage.reading import require_checked
 from quorate.storage.segment import PlacedBatch, Segment
 from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState
@@ -75,8 +75,7 @@ def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> Cleanin
         return None
     cleanable = list(_cleanable(state, now_ms, up_to_offset))
     for segment, _ in cleanable:
-        if not segment.is_checked or not segment.indexes_are_checked:
-            raise UncheckedSegment(segment)
+        require_checked(segment)
     first_dirty = max(state.cleaned_up_to, state.log_start_offset)
     dirty = [segment for segment, end in cleanable if end > first_dirty]
     size_bytes = sum(segment.size_bytes for segment, _ in cleanable)

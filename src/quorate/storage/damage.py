@@ -70,6 +70,16 @@ def sound_parts(start: int, end: int, damage: Sequence[DamagedRange]) -> Iterato
         yield start, end
 
 
+def epoch_at(epochs: Sequence[EpochStart], offset: Offset) -> LeaderEpoch | None:
+    """The leader epoch in which the offset was given; None where that is not known."""
+    index = bisect_right(epochs, offset, key=_start_of)
+    return epochs[index - 1][0] if index else None
+
+
+def _start_of(entry: EpochStart) -> Offset:
+    return entry[1]
+
+
 class DamageSearch:
     """One search, in steps that somebody else paces."""
 
@@ -77,7 +87,6 @@ class DamageSearch:
         self.found: list[DamagedRange] = []
         self._file = file
         self._extent = extent
-        self._epoch_starts = [start for _, start in extent.epochs]
         #: Where the sound batches so far end, and the offset after them.
         self._position = extent.start
         self._next_offset = extent.first_offset
@@ -124,15 +133,11 @@ class DamageSearch:
             return False
         if header.base_offset > self._next_offset and not extent.may_have_holes and not is_first_after_damage:
             return False
-        expected = self._epoch_at(header.base_offset)
+        expected = epoch_at(extent.epochs, header.base_offset)
         if expected is not None and header.partition_leader_epoch != expected:
             return False
         end = position + header.size_bytes
         return not any(position < suspect_end and start < end for start, suspect_end in extent.suspect)
-
-    def _epoch_at(self, offset: Offset) -> LeaderEpoch | None:
-        index = bisect_right(self._epoch_starts, offset)
-        return self._extent.epochs[index - 1][0] if index else None
 
     def _next_sound(self, damaged: int) -> tuple[int, Offset]:
         """Where the next sound batch starts, and its offset; the end of the extent where there is none."""

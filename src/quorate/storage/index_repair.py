@@ -14,24 +14,6 @@ def indexes_are_usable(segment: Segment, end: Offset) -> bool:
     return _last_offset_entry_fits(segment) and _last_time_entry_fits(segment, end)
 
 
-def trim_indexes(segment: Segment, end: Offset) -> bool:
-    """Leave the entries of batches below ``end`` in indexes whose last entries may be torn; False if a file is lost."""
-
-    def offset_entry_is_wrong(relative: int, position: int) -> bool:
-        return segment.base_offset + relative >= end or not _offset_entry_fits(segment, relative, position)
-
-    def time_entry_is_wrong(timestamp_ms: int, relative: int) -> bool:
-        offset = Offset(segment.base_offset + relative)
-        return offset >= end or not _time_entry_fits(segment, timestamp_ms, offset)
-
-    try:
-        segment.offset_index.drop_last_while(offset_entry_is_wrong)
-        segment.time_index.drop_last_while(time_entry_is_wrong)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def rebuild_indexes(segment: Segment, end: Offset, index_interval_bytes: int) -> None:
     """Make both indexes from the headers of a segment whose content is trusted, and store them durably."""
     note_stored_batches(segment, segment.size_bytes, end, index_interval_bytes)
@@ -97,16 +79,6 @@ def _offset_entry_fits(segment: Segment, relative: int, position: int) -> bool:
     except (CorruptBatch, UnsupportedMagic):
         return False
     return header.last_offset - segment.base_offset == relative
-
-
-def _time_entry_fits(segment: Segment, timestamp_ms: int, offset: Offset) -> bool:
-    try:
-        for _, header in segment.headers_from(segment.offset_index.position_for(offset)):
-            if header.last_offset >= offset:
-                return (header.last_offset, header.max_timestamp) == (offset, timestamp_ms)
-    except (CorruptBatch, UnsupportedMagic):
-        return False
-    return False
 
 
 def _last_time_entry_fits(segment: Segment, end: Offset) -> bool:

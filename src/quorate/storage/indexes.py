@@ -7,7 +7,6 @@ costs no memory while it is idle.
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable
 
 from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
@@ -91,17 +90,6 @@ class IndexFile:
         self._tail = bytearray()
         self._content = None
 
-    def drop_last_while(self, is_wrong: Callable[[int, int], bool]) -> None:
-        """Take entries off the end of a stored index that are wrong or out of order, and what is left of a torn one."""
-        count = len(self)
-        while count and (is_wrong(*self[count - 1]) or not self._rises_to(count - 1)):
-            count -= 1
-        if self._disk_size() > count * self._entry.size:
-            self._open().truncate(count * self._entry.size)
-        self._stored = count
-        self._tail = bytearray()
-        self._content = None
-
     def store(self) -> None:
         """Write what is only in memory, creating the file if need be. On failure nothing has changed."""
         file = self._open()
@@ -142,13 +130,6 @@ class IndexFile:
         """Let go of the open file; the next use opens it again."""
         self._file = None
         self._content = None
-
-    def _rises_to(self, index: int) -> bool:
-        """Whether an entry is above the one before it, in both its numbers."""
-        if index == 0:
-            return True
-        before, entry = self[index - 1], self[index]
-        return before[0] < entry[0] and before[1] < entry[1]
 
     def _stored_entries(self) -> int:
         if self._stored is None:

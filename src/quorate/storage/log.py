@@ -5,6 +5,8 @@ goes on appending and reading (see ``durability``). Nothing is durable before ``
 for it. Time comes in as an argument.
 """
 
+from collections.abc import Sequence
+
 from quorate.kernel.disk import Buffer, Disk
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.records.batch import LocatedBatches
@@ -283,10 +285,11 @@ class PartitionLog:
         with self._state.disk_failures_are_final():
             return segment_repair.install(self._state, repaired)
 
-    def repair_small_files(self) -> list[str]:
-        """Make the small files beside the log anew that are not what they should be; returns their names."""
+    def repair_small_files(self, names: Sequence[str], topic_id: TopicId | None = None) -> None:
+        """Make those of the small files beside the log anew that ``small_files.find_damaged`` has named."""
         self._state.require_usable()
-        return small_files.repair(self._state)
+        with self._state.disk_failures_are_final():
+            small_files.repair(self._state, names, topic_id)
 
     def expire_producers(self, now_ms: int) -> None:
         self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)

@@ -9,9 +9,9 @@ from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
 from quorate.records.control import marker_of_batch
-from quorate.records.errors import CorruptBatch
-from quorate.storage.batch_scan import scan_headers
+from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, offsets_of, path_of
+from quorate.storage.index_repair import find_unreadable
 from quorate.storage.producer_snapshot import decode_snapshot
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.segment import Segment
@@ -21,14 +21,30 @@ _IN_FLIGHT_BYTES = 1 << 20
 
 
 def rebuild_producers(disk: Disk, directory: str, segments: Segments, *, snapshot_up_to: Offset) -> ProducerStates:
-    """From the newest usable snapshot that is not above the offset. What was aborted since is in the indexes then."""
+    """From the newest usable snapshot that is not above the offset. What was aborted since is in the indexes then.
+
+    One below the first segment is of no use: what has happened between the two, the end of a transaction among it, was
+    deleted.
+    """
     offsets = offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT)
-    for offset in reversed([offset for offset in offsets if offset <= snapshot_up_to]):
+    for offset in reversed([offset for offset in offsets if segments.first.base_offset <= offset <= snapshot_up_to]):
         states = _read_snapshot(disk, path_of(directory, offset, PRODUCER_SNAPSHOT))
         if states is not None:
             _recall_windows(states, segments, offset)
             return _replay(states, segments, offset)
     return _replay(ProducerStates(), segments, segments.first.base_offset)
+
+
+def rebuild_from_what_is_sound(
+    disk: Disk, directory: str, segments: Segments, log_end_offset: Offset, *, snapshot_up_to: Offset
+) -> tuple[ProducerStates, bool]:
+    """The same without what is damaged, and whether nothing that was needed is."""
+    try:
+        return rebuild_producers(disk, directory, segments, snapshot_up_to=snapshot_up_to), True
+    except (CorruptBatch, UnsupportedMagic):
+        for segment, end in segments.with_ends(log_end_offset):
+            find_unreadable(segment, end)
+        return rebuild_producers(disk, directory, segments, snapshot_up_to=snapshot_up_to), False
 
 
 def remove_snapshots(disk: Disk, directory: str, *, above: Offset) -> None:
@@ -70,7 +86,7 @@ def _recall_windows(states: ProducerStates, segments: Segments, end: Offset) -> 
         return
     recent = ProducerStates()
     for segment, start, stop in _last_bytes(segments, end):
-        for _, header in scan_headers(segment.file, start, stop):
+        for _, header in segment.headers_between(start, stop):
             recent.advance(header, header.base_offset, header.max_timestamp)
     for producer_id, entry in states:
         window = recent.get(producer_id)

@@ -6,20 +6,31 @@ from quorate.kernel.disk import DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.records.errors import CorruptBatch
+from quorate.storage.damage import DamagedRange
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
 
 
-class UncheckedSegment(Exception):
+class UncheckedSegment(KafkaError):
     """The segment is from an earlier life of the process: it has to be checked before anything in it counts."""
 
     def __init__(self, segment: Segment) -> None:
-        super().__init__(segment.path)
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path} is being checked")
         self.segment = segment
 
 
 class DamagedRecords(CorruptBatch):
-    """The records have rotted on this disk."""
+    """The records are damaged on this disk."""
+
+    def __init__(self, segment: Segment, damaged: DamagedRange) -> None:
+        super().__init__(f"records {damaged.first_offset} to {damaged.end_offset - 1} of {segment.path} are damaged")
+        self.segment = segment
+
+
+def require_checked(segment: Segment) -> None:
+    """Raises ``UncheckedSegment`` where the files may have rotted since somebody wrote or checked them."""
+    if not segment.is_checked or not segment.indexes_are_checked:
+        raise UncheckedSegment(segment)
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -74,8 +85,7 @@ def _range_in(
         end = recent.boundary_at_or_before(start + max_bytes, size)
         first_end = recent.start_after(start, size)
     else:
-        if not segment.is_checked or not segment.indexes_are_checked:
-            raise UncheckedSegment(segment)
+        require_checked(segment)
         state.keep_open(segment)
         start = segment.position_of(offset)
         if segment.damage:
@@ -95,7 +105,7 @@ def _range_in(
 def _require_sound(segment: Segment, offset: Offset) -> None:
     for damaged in segment.damage:
         if damaged.first_offset <= offset < damaged.end_offset:
-            raise DamagedRecords(f"records {damaged.first_offset} to {damaged.end_offset - 1} have rotted")
+            raise DamagedRecords(segment, damaged)
 
 
 def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:

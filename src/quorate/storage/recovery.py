@@ -15,7 +15,6 @@ from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset
 from quorate.records.batch import BatchHeader
-from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.checkpoints import EpochStart, read_epochs, read_offset, write_epochs, write_offset
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import Durability
@@ -34,7 +33,12 @@ from quorate.storage.file_names import (
     path_of,
 )
 from quorate.storage.index_repair import find_unreadable, indexes_are_usable, rebuild_indexes
-from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots, remove_stale_snapshots
+from quorate.storage.producer_recovery import (
+    rebuild_from_what_is_sound,
+    rebuild_producers,
+    remove_snapshots,
+    remove_stale_snapshots,
+)
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.segment import Segment
 from quorate.storage.segment_recovery import recover_segment
@@ -163,17 +167,11 @@ class _Recovery:
     def _producers(self, segments: Segments) -> tuple[ProducerStates, bool]:
         """What the log knows of its producers, and whether nothing that has rotted was needed for that."""
         snapshot_up_to = min(self._transactions_known_to, self._log_end)
-        complete = True
-        try:
-            states = rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to)
-        except (CorruptBatch, UnsupportedMagic):
-            if self._trusts_disk:
-                raise
-            complete = False
-            for segment, end in segments.with_ends(self._log_end):
-                find_unreadable(segment, end)
-            states = rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to)
-        return states, complete
+        if self._trusts_disk:
+            return rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to), True
+        return rebuild_from_what_is_sound(
+            self._disk, self._directory, segments, self._log_end, snapshot_up_to=snapshot_up_to
+        )
 
     def summary(self) -> RecoverySummary:
         return RecoverySummary(
@@ -207,15 +205,18 @@ class _Recovery:
             return segment.base_offset == self._log_end
         return segment.base_offset <= self._scanned_from
 
-    def _check_transactions(self, segment: Segment) -> None:
-        """Keep of the segment's transaction index what is below the recovery point, if that is whole."""
+    def _check_transactions(self, segment: Segment, *, is_active: bool = False) -> None:
+        """Keep of the segment's transaction index what is below the recovery point, if that is whole.
+
+        The checksums of an active segment tell of it as it was closed. Later, when it has grown, nothing would.
+        """
         if segment.base_offset not in self._transaction_indexes:
             return
         index = segment.transaction_index
         if segment.base_offset >= self._recovery_point:
             index.forget()
             index.remove()
-        elif index.is_usable():
+        elif index.is_usable() and not (is_active and self._has_changed_since_close(segment)):
             index.truncate_to(self._recovery_point)
         else:
             # The file stays until all of it is known again: without it, nobody would look for what it should hold.
@@ -223,8 +224,14 @@ class _Recovery:
             self._damaged_indexes.append(index)
             self._transactions_known_to = min(self._transactions_known_to, segment.base_offset)
 
+    def _has_changed_since_close(self, segment: Segment) -> bool:
+        known = segment.stored_checksums()
+        if known is None or known.end_offset != self._recovery_point:
+            return False
+        return not segment.transactions_match(known)
+
     def _scan(self, segment: Segment) -> None:
-        self._check_transactions(segment)
+        self._check_transactions(segment, is_active=True)
         result = recover_segment(segment, self._recovery_point, self._config.index_interval_bytes, self._note_epoch)
         self._reason = result.reason
         self._truncated_bytes += result.truncated_bytes

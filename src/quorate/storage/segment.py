@@ -15,7 +15,7 @@ from quorate.storage.batch_scan import scan_headers
 from quorate.storage.damage import DamagedRange, sound_parts
 from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
 from quorate.storage.indexes import OffsetIndex, TimeIndex
-from quorate.storage.segment_checksums import SegmentChecksums, indexes_match, read_checksums
+from quorate.storage.segment_checksums import SegmentChecksums, indexes_match, read_checksums, transactions_match
 from quorate.storage.transaction_index import TransactionIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -172,6 +172,14 @@ class Segment:
         if self.size_bytes == 0:
             self._first_timestamp = None
 
+    def reopen(self) -> None:
+        """Go on with a sealed segment whose indexes are right: the last entry of the time index is the highest."""
+        last = self.time_index.last()
+        self._max_timestamp = MaxTimestamp(*last) if last else MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        self._next_reads.clear()
+        self.is_sealed = False
+        self._bytes_since_entry = 0
+
     def seal(self) -> None:
         """Store the indexes, complete with the highest timestamp, as for every segment but the active one."""
         known = self.max_timestamp()
@@ -207,12 +215,16 @@ class Segment:
         return self._first_timestamp
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        if position >= self.size_bytes:
+        return self.headers_between(position, self.size_bytes)
+
+    def headers_between(self, position: int, limit: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Of the sound batches that start there; empty, without a file, where nothing can."""
+        if position >= limit:
             return iter(())
         if self.damage:
-            parts = sound_parts(position, self.size_bytes, self.damage)
+            parts = sound_parts(position, limit, self.damage)
             return chain.from_iterable(scan_headers(self.file, start, end) for start, end in parts)
-        return scan_headers(self.file, position, self.size_bytes)
+        return scan_headers(self.file, position, limit)
 
     def position_of(self, offset: Offset) -> int:
         """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
@@ -247,6 +259,9 @@ class Segment:
 
     def indexes_match(self, checksums: SegmentChecksums) -> bool:
         return indexes_match(checksums, self._disk, self._directory, self.base_offset)
+
+    def transactions_match(self, checksums: SegmentChecksums) -> bool:
+        return transactions_match(checksums, self._disk, self._directory, self.base_offset)
 
     def drop_checksums(self) -> None:
         """Before what they tell of changes."""

@@ -18,6 +18,7 @@ from quorate.storage.segment_checksums import (
     SegmentChecksums,
     SummedLog,
     damaged_chunks,
+    has_transactions,
     indexes_match,
     read_checksums,
     transactions_match,
@@ -37,6 +38,8 @@ class CheckedSegment(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     #: Whether it has grown since it was last closed or sealed: then its indexes are not whole in their files.
     is_growing: bool
+    #: Whether its indexes were written or checked in this life of the process.
+    indexes_are_checked: bool
     epochs: Sequence[EpochStart]
     may_have_holes: bool
     truncations: int
@@ -86,11 +89,10 @@ class SegmentCheck:
             yield from damaged_chunks(known, subject.file, suspect)
         search = DamageSearch(subject.file, self._extent(known, suspect))
         yield from search.steps()
-        sums_indexes = known is not None and known.log_size_bytes == subject.size_bytes and not subject.is_growing
         self.report = SegmentReport(
             damage=search.found,
-            indexes_are_damaged=known is not None and sums_indexes and not self._indexes_match(known),
-            transactions_are_damaged=known is not None and sums_indexes and not self._transactions_match(known),
+            indexes_are_damaged=not self._indexes_are_sound(known),
+            transactions_are_damaged=not self._transactions_are_sound(known),
             lacks_checksums=known is None,
         )
 
@@ -108,11 +110,19 @@ class SegmentCheck:
             suspect=suspect,
         )
 
-    def _indexes_match(self, known: SegmentChecksums) -> bool:
-        return indexes_match(known, self._disk, self.subject.directory, self.subject.base_offset)
+    def _indexes_are_sound(self, known: SegmentChecksums | None) -> bool:
+        subject = self.subject
+        if known is None or known.log_size_bytes != subject.size_bytes or subject.is_growing:
+            return subject.indexes_are_checked  # Nothing tells what the files should be.
+        return indexes_match(known, self._disk, subject.directory, subject.base_offset)
 
-    def _transactions_match(self, known: SegmentChecksums) -> bool:
-        return transactions_match(known, self._disk, self.subject.directory, self.subject.base_offset)
+    def _transactions_are_sound(self, known: SegmentChecksums | None) -> bool:
+        subject = self.subject
+        if known is None or known.log_size_bytes != subject.size_bytes or subject.is_growing:
+            return subject.indexes_are_checked or not has_transactions(
+                self._disk, subject.directory, subject.base_offset
+            )
+        return transactions_match(known, self._disk, subject.directory, subject.base_offset)
 
 
 def begin_check(state: LogState, segment: Segment) -> SegmentCheck:
@@ -129,20 +139,10 @@ def subject_of(state: LogState, segment: Segment) -> CheckedSegment:
         size_bytes=segment.size_bytes,
         end_offset=state.log_end_offset if next_base is None else next_base,
         is_growing=next_base is None,
+        indexes_are_checked=segment.indexes_are_checked,
         epochs=state.epochs.entries(),
         may_have_holes=state.may_have_holes,
         truncations=state.truncations,
-    )
-
-
-def indexes_are_sound(disk: Disk, subject: CheckedSegment) -> bool:
-    """In a worker thread: whether the indexes are what was stored; False also where nothing can tell."""
-    known = read_checksums(disk, subject.directory, subject.base_offset)
-    return (
-        known is not None
-        and known.log_size_bytes == subject.size_bytes
-        and indexes_match(known, disk, subject.directory, subject.base_offset)
-        and transactions_match(known, disk, subject.directory, subject.base_offset)
     )
 
 

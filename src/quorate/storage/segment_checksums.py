@@ -146,6 +146,10 @@ def transactions_match(checksums: SegmentChecksums, disk: Disk, directory: str, 
     return _matches(checksums.transaction_index, disk, path_of(directory, base_offset, TRANSACTION_INDEX))
 
 
+def has_transactions(disk: Disk, directory: str, base_offset: Offset) -> bool:
+    return bool(_content(disk, path_of(directory, base_offset, TRANSACTION_INDEX)))
+
+
 def _matches(expected: Checksum | None, disk: Disk, path: str) -> bool:
     if expected is None:
         return True

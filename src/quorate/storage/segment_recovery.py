@@ -1,16 +1,20 @@
 """Checking one segment from the recovery point on, and cutting it off before the first batch that is not good."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from quorate.kernel.ids import Offset
-from quorate.records.batch import BatchHeader
+from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
-from quorate.storage.batch_scan import read_batches, scan_headers
-from quorate.storage.index_repair import note_stored_batches, trim_indexes
+from quorate.storage.batch_scan import read_batches
+from quorate.storage.index_repair import find_unreadable, note_stored_batches
 from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
+
+_START = Offset(0)
+#: Where a log may end whose end is not known.
+_NO_END = Offset(2**63 - 1)
 
 
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,15 +24,27 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover_segment(
-    segment: Segment, recovery_point: Offset, index_interval_bytes: int, on_batch: Callable[[BatchHeader], None]
+    segment: Segment,
+    recovery_point: Offset,
+    index_interval_bytes: int,
+    on_batch: Callable[[BatchHeader], None],
+    *,
+    known_end: Offset = _START,
 ) -> ScanResult:
-    """Leave good batches only, indexed and durable. ``on_batch`` sees each batch that was checked."""
+    """Leave good batches only, indexed and durable. ``on_batch`` sees each batch from the recovery point on.
+
+    Below ``known_end`` everything is known to have been durable: what cannot be read there is damage, not the end.
+    """
     file_size = segment.file.size()
+    trusted_end = max(recovery_point, known_end)
     known = _stored_checksums(segment, file_size)
-    if known is not None and known.end_offset == recovery_point:
-        next_offset = _skip_summed_up(segment, known, recovery_point, index_interval_bytes)
+    if known is not None and known.end_offset == trusted_end:
+        next_offset = _skip_summed_up(segment, known, trusted_end, index_interval_bytes)
     else:
-        next_offset = _skip_trusted(segment, file_size, recovery_point)
+        next_offset = _skip_trusted(segment, file_size, trusted_end, index_interval_bytes)
+        if trusted_end > recovery_point:
+            for _, header in segment.headers_from(segment.position_of(recovery_point)):
+                on_batch(header)
     checked_from = segment.size_bytes
     segment.is_checked = checked_from == 0
     reason = None
@@ -42,7 +58,7 @@ def recover_segment(
         reason = f"segment {segment.base_offset}, position {segment.size_bytes}: {error}"
         segment.cut(segment.size_bytes)
     else:
-        if segment.size_bytes > checked_from:
+        if segment.size_bytes > checked_from or trusted_end > recovery_point:
             segment.file.sync()  # A killed process leaves data that is whole, but perhaps not on the disk yet.
         if segment.base_offset < recovery_point:
             # Offsets below were given out, also those whose records were compacted away: never a second time.
@@ -60,49 +76,65 @@ def _stored_checksums(segment: Segment, file_size: int) -> SegmentChecksums | No
     return known
 
 
-def _skip_summed_up(
-    segment: Segment, known: SegmentChecksums, recovery_point: Offset, index_interval_bytes: int
-) -> Offset:
-    """The log was closed at the recovery point: whatever has happened to it since, its batches end where they ended."""
+def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offset, index_interval_bytes: int) -> Offset:
+    """The log was closed at ``end_offset``: whatever has happened to it since, its batches end where they ended."""
     if segment.indexes_match(known):
         segment.size_bytes = known.log_size_bytes
         segment.offset_index.keep_first_bytes(known.offset_index.size_bytes)
         segment.time_index.keep_first_bytes(known.time_index.size_bytes)
-        segment.forget_from(recovery_point)
+        segment.reopen()
     else:
-        note_stored_batches(segment, known.log_size_bytes, recovery_point, index_interval_bytes)
+        note_stored_batches(segment, known.log_size_bytes, end_offset, index_interval_bytes)
         segment.summed_up_bytes = INDEXES_CHANGED
-    return recovery_point
+    return end_offset
 
 
-def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset) -> Offset:
-    """Set the segment to what is below the recovery point; return the lowest offset that may follow."""
-    segment.size_bytes = file_size
-    if segment.base_offset < recovery_point and trim_indexes(segment, recovery_point):
-        position = _trusted_size(segment, file_size, recovery_point)
-        if position is not None:
-            segment.size_bytes = position
-            segment.forget_from(recovery_point)
-            return recovery_point
-    segment.reset()
-    return segment.base_offset
+def _skip_trusted(segment: Segment, file_size: int, trusted_end: Offset, index_interval_bytes: int) -> Offset:
+    """Set the segment to what is below ``trusted_end``, noted anew; return the lowest offset that may follow.
+
+    Nothing tells whether its indexes are still what was stored, and after a crash they may be torn.
+    """
+    position, end_offset = _trusted_part(segment, file_size, trusted_end)
+    segment.damage = ()
+    if position == 0:
+        segment.reset()
+        return segment.base_offset
+    note_stored_batches(segment, position, end_offset, index_interval_bytes)
+    if segment.summed_up_bytes:
+        segment.summed_up_bytes = INDEXES_CHANGED
+    return end_offset
 
 
-def _trusted_size(segment: Segment, file_size: int, recovery_point: Offset) -> int | None:
-    """Where the batches below the recovery point end; None if they do not lead there, so that all must be checked."""
-    position = segment.offset_index.position_for(Offset(recovery_point - 1))
+def _trusted_part(segment: Segment, file_size: int, trusted_end: Offset) -> tuple[int, Offset]:
+    """Where the batches below ``trusted_end`` end in the file, and the offset that comes after them."""
+    if segment.base_offset >= trusted_end:
+        return 0, segment.base_offset
+    sound_end, following, next_sound = 0, segment.base_offset, file_size
+    for position, header in _readable_headers(segment, file_size):
+        if header.base_offset >= trusted_end:
+            next_sound = position
+            break
+        if header.next_offset > trusted_end:
+            return 0, segment.base_offset  # Whatever this is, it is not what was trusted.
+        sound_end, following = position + header.size_bytes, header.next_offset
+    # What cannot be read comes after what is trusted if all of that is there, or if its header says so.
+    is_all = following == trusted_end or _base_offset_at(segment, sound_end) >= trusted_end
+    return (sound_end if is_all else next_sound), trusted_end
+
+
+def _base_offset_at(segment: Segment, position: int) -> Offset:
+    """What the header there says, be it right or not."""
     try:
-        for start, header in scan_headers(segment.file, position, file_size):
-            if header.base_offset >= recovery_point:
-                return start
-            position = start + header.size_bytes
-            if header.last_offset >= recovery_point or position > file_size:
-                return None
-            if header.last_offset == recovery_point - 1:
-                return position  # Without a look at what follows, which may be torn.
+        return read_header(segment.file.read(position, HEADER_SIZE_BYTES)).base_offset
     except (CorruptBatch, UnsupportedMagic):
-        return None
-    return position
+        return Offset(-1)
+
+
+def _readable_headers(segment: Segment, file_size: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The headers in the file, passing over what cannot be read."""
+    segment.size_bytes = file_size
+    find_unreadable(segment, _NO_END)
+    return segment.headers_from(0)
 
 
 def _require_follows(segment: Segment, header: BatchHeader, next_offset: Offset) -> None:

@@ -7,12 +7,12 @@ made from the log, and aborted transactions by replaying it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from quorate.kernel.disk import Buffer, Disk
+from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
-from quorate.records.batch import read_batches as batches_in
 from quorate.storage.appending import roll
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.cleaner import swap_in
@@ -26,6 +26,12 @@ from quorate.storage.segments import Segments
 from quorate.storage.state import LogState
 
 _COPY_BYTES = 1 << 20
+
+
+class FilePart(NamedTuple):
+    file: DiskFile
+    start: int
+    end: int
 
 
 class RepairPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,24 +65,32 @@ def plan_repair(state: LogState, segment: Segment, report: SegmentReport) -> Rep
     )
 
 
-def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[Buffer]) -> RepairedSegment:
-    """Make everything aside, durably; ``replacements`` are the batches that belong in each damaged range, in order."""
+def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[FilePart] | None) -> RepairedSegment:
+    """Make everything aside, durably; ``replacements`` hold the batches that belong in each damaged range, in order.
+
+    Without them only what is made from the log is made anew, of its sound batches; what is damaged stays so.
+    """
     subject = plan.subject
+    has_log = bool(plan.damage) and replacements is not None
     made = Segment(disk, subject.directory, subject.base_offset, is_new=True, suffix=CLEANED)
     made.remove()  # What an earlier attempt may have left.
-    if plan.damage:
+    if has_log:
         made.create()
-    for piece in _pieces(plan, replacements):
-        _add(plan, made, piece)
+        for piece in _pieces(plan, replacements or ()):
+            _copy(plan, made, piece)
+    else:
+        for start, end in sound_parts(0, subject.size_bytes, plan.damage):
+            for position, header in scan_headers(subject.file, start, end):
+                made.note(PlacedBatch.of(header), position, plan.index_interval_bytes)
     if plan.makes_transactions:
         _find_aborted(disk, plan)
     made.seal()
     made.offset_index.file.sync()
     made.time_index.file.sync()
-    if plan.damage:
+    if has_log:
         made.file.sync()
         write_checksums(disk, _summed(subject, made))
-    return RepairedSegment(plan=plan, made=made, has_log=bool(plan.damage))
+    return RepairedSegment(plan=plan, made=made, has_log=has_log)
 
 
 def install(state: LogState, repaired: RepairedSegment) -> bool:
@@ -97,29 +111,23 @@ def install(state: LogState, repaired: RepairedSegment) -> bool:
     return True
 
 
-def _pieces(plan: RepairPlan, replacements: Sequence[Buffer]) -> list[tuple[int, int] | Buffer]:
+def _pieces(plan: RepairPlan, replacements: Sequence[FilePart]) -> list[FilePart]:
     """Parts of the old log, and what comes between them."""
-    pieces: list[tuple[int, int] | Buffer] = []
+    old = plan.subject.file
+    pieces: list[FilePart] = []
     position = 0
     for damaged, replacement in zip(plan.damage, replacements, strict=True):
-        pieces += [*sound_parts(position, damaged.start, ()), replacement]
+        pieces += [FilePart(old, start, end) for start, end in sound_parts(position, damaged.start, ())]
+        pieces.append(replacement)
         position = damaged.end
-    return [*pieces, *sound_parts(position, plan.subject.size_bytes, ())]
+    return [*pieces, *(FilePart(old, start, end) for start, end in sound_parts(position, plan.subject.size_bytes, ()))]
 
 
-def _add(plan: RepairPlan, made: Segment, piece: tuple[int, int] | Buffer) -> None:
-    file = plan.subject.file
-    if isinstance(piece, tuple):
-        start, end = piece
-        if plan.damage:
-            for position in range(start, end, _COPY_BYTES):
-                made.file.append([file.read(position, min(_COPY_BYTES, end - position))])
-        headers = [header for _, header in scan_headers(file, start, end)]
-    else:
-        if len(piece):
-            made.file.append([piece])
-        headers = [header for _, header in batches_in(piece)] if len(piece) else []
-    for header in headers:
+def _copy(plan: RepairPlan, made: Segment, piece: FilePart) -> None:
+    file, start, end = piece
+    for position in range(start, end, _COPY_BYTES):
+        made.file.append([file.read(position, min(_COPY_BYTES, end - position))])
+    for _, header in scan_headers(file, start, end):
         made.note(PlacedBatch.of(header), made.size_bytes, plan.index_interval_bytes)
 
 
@@ -147,6 +155,7 @@ def _install_indexes(state: LogState, repaired: RepairedSegment) -> None:
     state.disk.sync_directory(directory)
     new = Segment(state.disk, directory, subject.base_offset, is_new=False)
     new.size_bytes = old.size_bytes
+    new.damage = old.damage
     new.is_sealed = True
     old.release()
     repaired.made.release()

@@ -4,13 +4,18 @@ Everything that they say is in memory while the log is open, except for the snap
 segments. A snapshot that is damaged is removed: whoever would have used it replays the log from an earlier one.
 """
 
+from collections.abc import Callable, Sequence
+
+from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import TopicId
 from quorate.records.errors import CorruptBatch
-from quorate.storage.checkpoints import read_epochs, read_offset, write_offset
+from quorate.storage.checkpoints import read_epochs, read_offset, read_topic_id, write_offset, write_topic_id
 from quorate.storage.file_names import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     RECOVERY_POINT_CHECKPOINT,
     file_name,
@@ -20,53 +25,58 @@ from quorate.storage.file_names import (
 from quorate.storage.producer_snapshot import decode_snapshot
 from quorate.storage.state import LogState
 
-
-def repair(state: LogState) -> list[str]:
-    repaired = []
-    if _is_damaged(state, LOG_START_CHECKPOINT):
-        state.store_log_start(state.log_start_offset)
-        repaired.append(LOG_START_CHECKPOINT)
-    if _is_damaged(state, RECOVERY_POINT_CHECKPOINT):
-        state.durability.store_recovery_point()
-        repaired.append(RECOVERY_POINT_CHECKPOINT)
-    if _is_damaged(state, CLEANER_CHECKPOINT):
-        write_offset(state.disk, f"{state.directory}/{CLEANER_CHECKPOINT}", state.cleaned_up_to)
-        repaired.append(CLEANER_CHECKPOINT)
-    if _epochs_are_damaged(state):
-        state.durability.note_epochs(state.epochs.entries())  # Written with the next sync.
-        repaired.append(LEADER_EPOCH_CHECKPOINT)
-    return repaired + _remove_damaged_snapshots(state)
+_OFFSETS = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT)
 
 
-def _is_damaged(state: LogState, name: str) -> bool:
-    try:
-        read_offset(state.disk, f"{state.directory}/{name}")
-    except KafkaError:
-        return True
-    return False
+def find_damaged(disk: Disk, directory: str, topic_id: TopicId | None = None) -> list[str]:
+    """The names of those that are not what they should be. Reads only, so that it may run in a worker thread."""
+    damaged = [name for name in _OFFSETS if _fails(read_offset, disk, f"{directory}/{name}")]
+    if _fails(read_epochs, disk, f"{directory}/{LEADER_EPOCH_CHECKPOINT}"):
+        damaged.append(LEADER_EPOCH_CHECKPOINT)
+    if topic_id is not None and read_topic_id(disk, directory) != topic_id:
+        damaged.append(PARTITION_METADATA)
+    return damaged + [
+        file_name(offset, PRODUCER_SNAPSHOT)
+        for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT)
+        if _snapshot_is_damaged(disk, path_of(directory, offset, PRODUCER_SNAPSHOT))
+    ]
 
 
-def _epochs_are_damaged(state: LogState) -> bool:
-    try:
-        read_epochs(state.disk, f"{state.directory}/{LEADER_EPOCH_CHECKPOINT}")
-    except KafkaError:
-        return True
-    return False
-
-
-def _remove_damaged_snapshots(state: LogState) -> list[str]:
-    removed = []
-    for offset in offsets_of(state.disk.list_directory(state.directory), PRODUCER_SNAPSHOT):
-        path = path_of(state.directory, offset, PRODUCER_SNAPSHOT)
-        try:
-            file = state.disk.open(path)
-        except FileNotFoundError:
-            continue
-        try:
-            decode_snapshot(file.read(0, file.size()))
-        except CorruptBatch:
+def repair(state: LogState, names: Sequence[str], topic_id: TopicId | None = None) -> None:
+    """Write them anew from what is in memory, which is never damaged."""
+    for name in names:
+        path = f"{state.directory}/{name}"
+        if name == LOG_START_CHECKPOINT:
+            state.store_log_start(state.log_start_offset)
+        elif name == RECOVERY_POINT_CHECKPOINT:
+            state.durability.store_recovery_point()
+        elif name == CLEANER_CHECKPOINT:
+            write_offset(state.disk, path, state.cleaned_up_to)
+        elif name == LEADER_EPOCH_CHECKPOINT:
+            state.durability.note_epochs(state.epochs.entries())  # Written with the next sync.
+        elif name == PARTITION_METADATA and topic_id is not None:
+            state.durability.note_written(write_topic_id(state.disk, state.directory, topic_id))
+        elif name.endswith(PRODUCER_SNAPSHOT):
             state.disk.remove(path)
-            removed.append(file_name(offset, PRODUCER_SNAPSHOT))
-        finally:
-            file.close()
-    return removed
+
+
+def _fails(read: Callable[[Disk, str], object], disk: Disk, path: str) -> bool:
+    try:
+        read(disk, path)
+    except KafkaError:
+        return True
+    return False
+
+
+def _snapshot_is_damaged(disk: Disk, path: str) -> bool:
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return False
+    try:
+        decode_snapshot(file.read(0, file.size()))
+    except CorruptBatch:
+        return True
+    finally:
+        file.close()
+    return False

@@ -8,8 +8,9 @@ then it claims nothing that is about to go, and opens no file that is gone.
 """
 
 from quorate.kernel.ids import Offset
-from quorate.storage.producer_recovery import rebuild_producers, remove_snapshots
+from quorate.storage.producer_recovery import rebuild_from_what_is_sound, remove_snapshots
 from quorate.storage.producer_state import ProducerStates
+from quorate.storage.reading import DamagedRecords, require_checked
 from quorate.storage.segment import INDEXES_CHANGED, Segment
 from quorate.storage.segments import Segments
 from quorate.storage.state import LogState
@@ -23,6 +24,10 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         truncate_fully_and_start_at(state, offset)
         return
     segment = state.segments.holding(offset)
+    if segment.is_created:
+        require_checked(segment)
+        for damaged in segment.damage:
+            raise DamagedRecords(segment, damaged)  # Where it would have to be cut, nobody can tell.
     position, end = _cut_at(segment, offset)
     if end < state.log_start_offset:
         # One batch holds the start of the log and the offset: without it the log is empty.
@@ -47,7 +52,10 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     if state.epochs.truncate_from_end(end):
         state.durability.note_epochs(state.epochs.entries())
     state.durability.store_snapshots()
-    state.producers = rebuild_producers(state.disk, state.directory, state.segments, snapshot_up_to=end)
+    state.producers, is_complete = rebuild_from_what_is_sound(
+        state.disk, state.directory, state.segments, end, snapshot_up_to=end
+    )
+    state.producers_are_complete = state.producers_are_complete and is_complete
 
 
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:

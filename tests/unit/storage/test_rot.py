@@ -1,5 +1,7 @@
 """Bits that flip on the disk: each is found, nothing wrong is read, and what is sound stays readable."""
 
+from itertools import accumulate
+
 import pytest
 
 from quorate.kernel.ids import LeaderEpoch, Offset
@@ -8,7 +10,8 @@ from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.reading import DamagedRecords, UncheckedSegment
 from quorate.storage.segment_checksums import write_checksums
-from quorate.storage.segment_repair import repair
+from quorate.storage.segment_repair import FilePart, repair
+from quorate.storage.small_files import find_damaged
 from tests.simulation.disk import SimulatedDisk, content_of
 from tests.unit.storage.batches import DIRECTORY, append, append_values, batch_of, values_in
 
@@ -32,13 +35,23 @@ def closed_log(disk: SimulatedDisk, config: LogConfig = CONFIG) -> None:
     log.close()
 
 
-def check_all(log: PartitionLog) -> list[tuple[int, int]]:
+def check_all(disk: SimulatedDisk, log: PartitionLog) -> list[tuple[int, int]]:
     """Check every segment; the offsets of what has rotted."""
     for segment in log.segments:
         check = log.begin_check(segment)
-        check.finish()
+        report = check.finish()
         assert log.note_check(check)
+        if report.indexes_are_damaged:
+            assert log.install_repair(repair(disk, log.plan_repair(segment, report), None))
     return [(damaged.first_offset, damaged.end_offset) for damaged in log.damage]
+
+
+def parts_of(disk: SimulatedDisk, contents: list[bytes]) -> list[FilePart]:
+    """Batches in a file, as they come from another replica."""
+    disk.replace("/data/spool", b"".join(contents))
+    file = disk.open("/data/spool")
+    ends = list(accumulate(map(len, contents)))
+    return [FilePart(file, end - len(content), end) for content, end in zip(contents, ends, strict=True)]
 
 
 def sum_up(disk: SimulatedDisk, log: PartitionLog) -> None:
@@ -79,7 +92,7 @@ def test_what_is_from_before_is_not_read_before_it_was_checked(disk: SimulatedDi
 
     (record,) = iterate_records(log.read(Offset(8), max_bytes=1000, up_to_offset=Offset(9)).read())
     assert record.value == b"new", "what was written in this life is"
-    assert check_all(log) == []
+    assert check_all(disk, log) == []
     assert values_in(log) == [*VALUES, b"new"]
 
 
@@ -94,7 +107,7 @@ def test_every_flipped_bit_of_a_log_is_found_and_none_is_read(disk: SimulatedDis
         disk.rot(path, position, position % 8)
         log = open_untrusted(disk, config)
         assert log.log_end_offset == 8, "nothing is cut off after an orderly stop"
-        assert check_all(log), f"a flip at {position} was not found"
+        assert check_all(disk, log), f"a flip at {position} was not found"
         assert readable_values(log).items() <= expected.items(), f"a flip at {position} was read"
         disk.replace(path, sound)
 
@@ -109,7 +122,7 @@ def test_without_checksums_the_batches_tell(disk: SimulatedDisk) -> None:
     for position in range(len(sound)):
         disk.rot(path, position, position % 8)
         log = open_untrusted(disk)
-        damage = check_all(log)
+        damage = check_all(disk, log)
         assert len(damage) == 1, f"a flip at {position}: {damage}"
         assert len(readable_values(log)) == 7, "all but the damaged batch"
         disk.replace(path, sound)
@@ -119,7 +132,7 @@ def test_without_checksums_the_batches_tell(disk: SimulatedDisk) -> None:
 def test_a_flipped_bit_of_an_index_is_found_and_mended(disk: SimulatedDisk, suffix: str) -> None:
     closed_log(disk)
     log = open_untrusted(disk)
-    check_all(log)
+    check_all(disk, log)
     sum_up(disk, log)
     log.close()
     sound = content_of(disk, FIRST + suffix)
@@ -134,7 +147,7 @@ def test_a_flipped_bit_of_an_index_is_found_and_mended(disk: SimulatedDisk, suff
             assert report.indexes_are_damaged, f"a flip at {position} was not found"
             assert log.install_repair(repair(disk, log.plan_repair(log.segments[0], report), []))
         assert content_of(disk, FIRST + suffix) == sound
-        check_all(log)
+        check_all(disk, log)
         sum_up(disk, log)
         assert values_in(log) == VALUES
 
@@ -160,10 +173,10 @@ def test_no_flipped_bit_of_a_file_beside_the_log_keeps_it_from_opening(disk: Sim
     for position in range(len(folder[name])):
         disk.rot(f"{DIRECTORY}/{name}", position, position % 8)
         log = open_untrusted(disk)
-        assert check_all(log) == []
+        assert check_all(disk, log) == []
         assert values_in(log) == VALUES
         assert log.epochs == [(1, 0)]
-        log.repair_small_files()
+        log.repair_small_files(find_damaged(disk, DIRECTORY))
         log.sync()
         log.close()
         assert open_untrusted(disk).recovery.repaired == (), "it was mended"
@@ -182,7 +195,7 @@ def test_what_has_rotted_is_filled_from_another_replica_byte_for_byte(disk: Simu
         disk.rot(path, position, 0)
         log = open_untrusted(disk, config)
         append_values(log, b"later")
-        check_all(log)
+        check_all(disk, log)
         segment = log.segments[0]
         assert segment.damage
         check = log.begin_check(segment)
@@ -191,11 +204,11 @@ def test_what_has_rotted_is_filled_from_another_replica_byte_for_byte(disk: Simu
         plan = log.plan_repair(segment, report)
         missing = [sound[damaged.start : damaged.end] for damaged in plan.damage]
 
-        assert log.install_repair(repair(disk, plan, missing))
+        assert log.install_repair(repair(disk, plan, parts_of(disk, missing)))
 
         assert content_of(disk, path)[: len(sound)] == sound
         assert log.damage == []
-        assert check_all(log) == []
+        assert check_all(disk, log) == []
         assert values_in(log) == [*VALUES, b"later"]
         log.truncate_to(Offset(8))
         log.close()
@@ -214,7 +227,7 @@ def test_a_log_that_was_never_checked_is_not_vouched_for_when_it_closes(disk: Si
     log.close()
 
     log = open_untrusted(disk, ONE_SEGMENT)
-    assert check_all(log) == [(0, 9)], "the flip in the base offset is still found, by the chunk that it is in"
+    assert check_all(disk, log) == [(0, 9)], "the flip in the base offset is still found, by the chunk that it is in"
 
 
 def test_an_epoch_that_the_log_does_not_know_is_damage(disk: SimulatedDisk) -> None:
@@ -225,4 +238,4 @@ def test_an_epoch_that_the_log_does_not_know_is_damage(disk: SimulatedDisk) -> N
         append(log, batch_of(value), epoch=LeaderEpoch(5))
     disk.rot(f"{FIRST}.log", 5 * SIZE_BYTES + 15, 0)
 
-    assert check_all(log) == [(5, 6)], "also in what was written in this life, when it is scrubbed"
+    assert check_all(disk, log) == [(5, 6)], "also in what was written in this life, when it is scrubbed"
