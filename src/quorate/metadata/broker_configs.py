@@ -111,6 +111,23 @@ _OWN = (
         ),
     ),
     ConfigDefinition(
+        name="log.scrub.bytes.per.second",
+        type=ConfigType.LONG,
+        default=str(16 * 2**20),
+        check=between(0, INT64_MAX),
+        documentation=(
+            "How fast this node reads what lies on its disk, in the background, to find and repair what has rotted. 0 "
+            "stops it; what an earlier life of the process has written is checked before it is read all the same."
+        ),
+    ),
+    ConfigDefinition(
+        name="log.scrub.interval.ms",
+        type=ConfigType.LONG,
+        default="86400000",
+        check=at_least(1),
+        documentation="How often all of it is read, from the start of one pass to that of the next.",
+    ),
+    ConfigDefinition(
         name="fetch.max.bytes",
         type=ConfigType.INT,
         default=str(55 * 2**20),

@@ -167,6 +167,23 @@ class ChangeBrokerRoom(TaggedCommand, frozen=True, kw_only=True):
     has_room: bool
 
 
+class LedPartition(msgspec.Struct, frozen=True):
+    topic_id: TopicId
+    partition: PartitionIndex
+    leader_epoch: LeaderEpoch
+
+
+class ResignLeadership(TaggedCommand, frozen=True, kw_only=True):
+    """A leader cannot serve what lies on its disk as well as another replica in sync can: elect one, if there is any.
+
+    Sent again it changes nothing: the leader epochs are others then.
+    """
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[LedPartition, ...]
+
+
 class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
     """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
 
@@ -264,6 +281,7 @@ Command = (
     | FenceBroker
     | BeginControlledShutdown
     | ChangeBrokerRoom
+    | ResignLeadership
     | UnregisterBroker
     | AlterIsr
     | ElectLeaders

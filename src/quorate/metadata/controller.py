@@ -27,7 +27,7 @@ from quorate.metadata.decisions import Decision
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.elections import ElectionRules, decide_elections
 from quorate.metadata.image import MetadataImage
-from quorate.metadata.isr import decide_isr_changes
+from quorate.metadata.isr import decide_for_leader
 from quorate.metadata.placement import LeaderPlacement
 from quorate.metadata.reassignment import decide_reassignments
 from quorate.metadata.rebalancing import decide_drain, decide_rebalance
@@ -66,8 +66,8 @@ class Controller:
                 return change_broker_room(image, rules, command)
             case c.UnregisterBroker():
                 return unregister_broker(image, rules, command)
-            case c.AlterIsr():
-                return decide_isr_changes(image, rules, command)
+            case c.AlterIsr() | c.ResignLeadership():
+                return decide_for_leader(image, rules, command)
             case c.ElectLeaders():
                 return decide_elections(image, rules, command)
             case c.AlterPartitionReassignments():

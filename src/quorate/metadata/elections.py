@@ -106,6 +106,14 @@ class Elections:
                 if leader != NO_NODE:
                     self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
 
+    def resign(self, name: TopicPartition) -> None:
+        """Have another replica in sync lead; where no other takes records, the leader stays."""
+        state = self._edits.current(name)
+        others = without(state.isr, (state.leader,))
+        successor = self.candidate(state, tuple(node for node in others if self.takes_records(node)))
+        if successor != NO_NODE:
+            self._edits.change(name, msgspec.structs.replace(state, leader=successor))
+
     def elect_if_leaderless(self, name: TopicPartition) -> None:
         state = self._edits.current(name)
         if state.has_leader:

@@ -1,4 +1,4 @@
-"""Deciding changes of in-sync sets, as partition leaders propose them (KIP-497, KIP-903). Pure.
+"""Deciding what partition leaders ask for: other in-sync sets (KIP-497, KIP-903), or to lead no more. Pure.
 
 A proposal counts only on the very state it was made on: the leader's broker epoch, the leader epoch and the partition
 epoch must be the current ones, and every member must be a replica that runs under the broker epoch it fetched with.
@@ -9,7 +9,7 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NodeId, TopicName
 from quorate.metadata.brokers import checked_broker
-from quorate.metadata.commands import AlterIsr, IsrChange, IsrMember
+from quorate.metadata.commands import AlterIsr, IsrChange, IsrMember, ResignLeadership
 from quorate.metadata.decisions import Decision, PartitionOutcome, failed, succeeded
 from quorate.metadata.elections import ElectionRules, Elections
 from quorate.metadata.image import MetadataImage, PartitionState, TopicPartition
@@ -17,8 +17,28 @@ from quorate.metadata.image_parts import without
 from quorate.metadata.reassignment import completed
 
 
-def decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: AlterIsr) -> Decision:
+def decide_for_leader(image: MetadataImage, rules: ElectionRules, command: AlterIsr | ResignLeadership) -> Decision:
+    """What the leader of partitions asks for."""
     checked_broker(image, command.node_id, command.broker_epoch)
+    if isinstance(command, ResignLeadership):
+        return _decide_resignation(image, rules, command)
+    return _decide_isr_changes(image, rules, command)
+
+
+def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: ResignLeadership) -> Decision:
+    """What another one leads by now, or has been deleted, is passed over."""
+    elections = Elections(image, rules)
+    for led in command.partitions:
+        topic = image.topic_by_id(led.topic_id)
+        state = None if topic is None else topic.partitions.get(led.partition)
+        if topic is None or state is None:
+            continue
+        if state.leader == command.node_id and state.leader_epoch == led.leader_epoch:
+            elections.resign(TopicPartition(topic.topic_id, topic.name, led.partition))
+    return Decision(records=elections.edits.records())
+
+
+def _decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: AlterIsr) -> Decision:
     elections = Elections(image, rules)
     outcomes = tuple(_decide(image, elections, command.node_id, change) for change in command.changes)
     return Decision(records=elections.edits.records(), partitions=outcomes)

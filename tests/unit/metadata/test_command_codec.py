@@ -46,6 +46,11 @@ COMMANDS: list[c.Command] = [
     c.FenceBroker(node_id=SEVEN, broker_epoch=EPOCH),
     c.BeginControlledShutdown(node_id=SEVEN, broker_epoch=EPOCH),
     c.ChangeBrokerRoom(node_id=SEVEN, broker_epoch=EPOCH, has_room=False),
+    c.ResignLeadership(
+        node_id=SEVEN,
+        broker_epoch=EPOCH,
+        partitions=(c.LedPartition(TopicId(UUID(int=9)), FIRST, LeaderEpoch(3)),),
+    ),
     c.UnregisterBroker(node_id=SEVEN, even_with_replicas=True),
     c.AlterIsr(
         node_id=SEVEN,

@@ -83,6 +83,8 @@ def command_objection(command: c.Command, sender: NodeId) -> str | None:
             return _registration_objection(command, sender)
         case c.AlterIsr(node_id=node_id) if node_id != sender:
             return f"in-sync replicas of node {node_id} from node {sender}"
+        case c.ResignLeadership(node_id=node_id) if node_id != sender:
+            return f"a resignation of node {node_id} from node {sender}"
         case c.AllocateProducerIds(count=count) if not 0 < count <= _MAX_PRODUCER_IDS:
             return f"{count} producer ids at once"
         case c.CreateTopic(partition_count=partitions, replication_factor=replicas) if (
