@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from functools import partial
 
+from quorate.broker.integrity.sound_reads import when_sound
 from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
@@ -40,7 +42,10 @@ class CoordinatorLog:
         offset = log.log_start_offset
         replayed = 0
         while offset < end_offset:
-            piece = log.read(offset, max_bytes=_CHUNK_BYTES, up_to_offset=end_offset, minimum_one_batch=True)
+            piece = await when_sound(
+                self._partition,
+                partial(log.read, offset, max_bytes=_CHUNK_BYTES, up_to_offset=end_offset, minimum_one_batch=True),
+            )
             data = await self._loop.run_in_executor(self._executor, piece.read)
             if not data:
                 break

@@ -10,8 +10,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from itertools import count
 
+from quorate.broker.integrity.sound_reads import when_sound
 from quorate.broker.partition import Partition
 from quorate.groups.commands import Command, Result
 from quorate.groups.consumer.commands import ConsumerGroupHeartbeat
@@ -138,9 +140,8 @@ class GroupShardRunner:
     async def _replay_log(self, offset: Offset, end_offset: Offset) -> int:
         replayed = 0
         while offset < end_offset:
-            piece = self.partition.log.read(
-                offset, max_bytes=_LOAD_CHUNK_BYTES, up_to_offset=end_offset, minimum_one_batch=True
-            )
+            read = partial(self.partition.log.read, offset, max_bytes=_LOAD_CHUNK_BYTES, up_to_offset=end_offset)
+            piece = await when_sound(self.partition, partial(read, minimum_one_batch=True))
             data = await self._loop.run_in_executor(self._executor, piece.read)
             if not data:
                 break

@@ -13,12 +13,14 @@ import msgspec
 
 from quorate.broker.config import Durability
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.integrity.sound_reads import when_sound
 from quorate.broker.partition import Partition
 from quorate.broker.partitions import Partitions
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.storage.cleaner import clean
+from quorate.storage.reading import UncheckedSegment
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +86,9 @@ class Housekeeping:
                 deleted = partition.log.apply_retention(now_ms, up_to_offset=partition.high_watermark)
                 partition.log.expire_producers(now_ms)
                 partition.drop_idle()
+            except UncheckedSegment as error:
+                partition.sound_again(error)  # The next round finds it checked.
+                continue
             except KafkaError as error:
                 logger.error("retention failed partition=%s error=%s", partition, error)
                 partition.check_disk(error)
@@ -115,8 +120,9 @@ class Housekeeping:
         if partition.failure is not None or not partition.log.config.compacts:
             return
         # What is not stable yet may still be aborted, and must not supersede what is kept.
-        plan = partition.log.plan_cleaning(self._clock.now_ms(), up_to_offset=partition.last_stable_offset)
-        if plan is None:
+        log, now_ms = partition.log, self._clock.now_ms()
+        plan = await when_sound(partition, lambda: log.plan_cleaning(now_ms, up_to_offset=partition.last_stable_offset))
+        if plan is None or partition.failure is not None:
             return
         cleaned = await self._loop.run_in_executor(self._executor, clean, self._disk, plan)
         # The topic may have been deleted meanwhile.

@@ -23,6 +23,10 @@ from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
 from quorate.broker.group_coordinator import GroupCoordinator
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
+from quorate.broker.integrity.log_integrity import LogIntegrity
+from quorate.broker.integrity.other_replicas import OtherReplicas
+from quorate.broker.integrity.range_server import RangeServer
+from quorate.broker.integrity.scrub import Scrub, ScrubSettings
 from quorate.broker.large_requests import LargeRequests
 from quorate.broker.loop_watchdog import LoopHolds
 from quorate.broker.partitions import Partitions, PartitionsConfig
@@ -126,6 +130,8 @@ class Node:
         self._start_transactions()
         self._housekeeping = self._make_housekeeping()
         self._housekeeping.start()
+        self._scrub = self._make_scrub()
+        self._scrub.start()
         await self._registration.begin()
 
     def _start_transactions(self) -> None:
@@ -188,12 +194,14 @@ class Node:
 
     async def _open_partitions(self) -> None:
         """Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current."""
+        self._integrity = self._make_integrity()
         self.partitions = Partitions(
             PartitionsConfig(
                 data_dir=self.config.data_dir, view=self.view, durability=self.config.durability, room=self._room
             ),
             self.disk,
             self.group_commit,
+            self._integrity,
             loop=self.loop,
             executor=self.executor,
             on_failure=self.fail,
@@ -201,8 +209,38 @@ class Node:
         self.replication = self._make_replication()
         self.partitions.connect(self.replication)
         self.quorum.serve_replication(self.replication)
+        self.quorum.serve_ranges(RangeServer(self.partitions, self.loop, self.executor))
         await self.partitions.start(self.metadata)
         self.metadata.wait_after_creation(self.partitions.opened)
+
+    def _make_integrity(self) -> LogIntegrity:
+        integrity = LogIntegrity(
+            self.config.node_id,
+            self.disk,
+            self.conditions,
+            loop=self.loop,
+            executor=self.executor,
+            on_failure=self.fail,
+        )
+        other = OtherReplicas(self.config.node_id, self._registration.broker_epoch, self.metadata, self.loop)
+        integrity.connect(self.quorum.read_range, other.of, other.resign)
+        return integrity
+
+    def _make_scrub(self) -> Scrub:
+        return Scrub(
+            self.partitions,
+            self._integrity,
+            self.conditions,
+            settings=lambda: ScrubSettings(
+                bytes_per_second=self.int_config("log.scrub.bytes.per.second"),
+                interval_ms=self.int_config("log.scrub.interval.ms"),
+            ),
+            disk=self.disk,
+            clock=self.clock,
+            loop=self.loop,
+            executor=self.executor,
+            on_failure=self.fail,
+        )
 
     def _make_replication(self) -> Replication:
         return Replication(
@@ -296,6 +334,8 @@ class Node:
         self._registration.stop()
         self.replication.stop()
         await self._disk_watch.stop()
+        await self._scrub.stop()
+        await self._integrity.stop()
         await self._housekeeping.stop()
         self.transactions.stop()
         self.groups.stop()

@@ -6,9 +6,9 @@ while no other replica is in sync. Which part this node plays comes from the met
 parts are in ``quorate.replication``.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from quorate.broker.config import Durability
 from quorate.broker.disk_room import DiskRoom
 from quorate.broker.first_writes import FirstWrites
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.partition_ports import FollowerWatch, IntegrityPort, ReplicationPort, Watcher
 from quorate.broker.partition_settings import PartitionSettings
 from quorate.broker.put_off import PutOff
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -35,11 +36,11 @@ from quorate.replication.leader_events import (
     LeaderEvent,
     MembershipChanged,
     MinInsyncReplicasChanged,
-    ProposeIsr,
 )
 from quorate.replication.replica_fetch import ReplicaLog
 from quorate.storage.appending import AppendInfo
 from quorate.storage.log import PartitionLog
+from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
 logger = logging.getLogger(__name__)
 
@@ -50,46 +51,6 @@ _REQUESTS_END_WITHIN_MS = 65_000
 _FIRST_REQUESTS_COME_WITHIN_MS = 2_000
 
 CommitCallback = Callable[[KafkaError | None], None]
-
-
-class Watcher(Protocol):
-    """Somebody who wants to know when there is more to read, such as a fetch that waits for bytes."""
-
-    def partition_changed(self, partition: "Partition") -> None: ...
-
-    def stop_waiting(self) -> None:
-        """The node stops: make do with what there is."""
-        ...
-
-
-class FollowerWatch(Protocol):
-    """A follower that has asked for what comes next."""
-
-    def has_records(self, partition: "Partition") -> None: ...
-
-    def has_watermark(self, partition: "Partition") -> None: ...
-
-
-class ReplicationPort(Protocol):
-    """What a partition asks of the node around it."""
-
-    def now_ms(self) -> int:
-        """Of a clock that does not jump."""
-        ...
-
-    def propose_isr(self, partition: "Partition", proposal: ProposeIsr) -> None: ...
-
-    def is_unsettled(self, partition: "Partition") -> None:
-        """A follower may be behind: the leader wants to hear of the passing of time."""
-        ...
-
-    def synced_as_follower(self, partition: "Partition") -> None:
-        """What was fetched is durable: more may be asked for."""
-        ...
-
-    def lost_its_disk(self, partition: "Partition", failure: KafkaError) -> None:
-        """Nobody knows what the disk holds of this replica, while others have it."""
-        ...
 
 
 class Partition:
@@ -103,8 +64,10 @@ class Partition:
         group_commit: GroupCommit,
         replication: ReplicationPort,
         room: DiskRoom,
+        integrity: IntegrityPort,
     ) -> None:
         self.identity = identity
+        self._integrity = integrity
         self.room = room
         self.log = log
         self.settings = settings
@@ -369,6 +332,18 @@ class Partition:
         return self._durability is Durability.OS or self.log.synced_end_offset >= self.log.log_end_offset
 
     # For readers.
+
+    def sound_again(self, error: KafkaError) -> "asyncio.Future[None] | None":
+        """Where a read met a segment that is being checked or repaired: done when it is worth another try."""
+        if self.failure is None and isinstance(error, UncheckedSegment | DamagedRecords):
+            return self._integrity.sound_again(self, error)
+        return None
+
+    def looked_after(self) -> None:
+        """A segment was checked, or repaired: readers who wait for that can look again."""
+        self._tell_watchers()
+        for watch in tuple(self.asking_followers.values()):
+            watch.has_records(self)
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -115,7 +115,7 @@ class PartitionLogs:
             return reserved
         try:
             self._make_way(directory, identity, opening.image)
-            log = PartitionLog.open(self._disk, directory, opening.config)
+            log = PartitionLog.open(self._disk, directory, opening.config, trusts_disk=False)
             if read_topic_id(self._disk, directory) is None:
                 log.store_topic_id(identity.topic_id)
         except (OSError, KafkaError) as error:

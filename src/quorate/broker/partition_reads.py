@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from quorate.broker.fetch_sessions import FetchTarget
+from quorate.broker.integrity.sound_reads import WAIT_S
 from quorate.broker.leader_hints import leader_hint
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
@@ -16,7 +17,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
-from quorate.storage.reading import LogSlice
+from quorate.storage.reading import DamagedRecords, LogSlice, UncheckedSegment
 
 _READ_COMMITTED = 1
 _NO_RECORDS = b""
@@ -51,6 +52,8 @@ class PartitionReads:
         self._is_read_committed = isolation_level == _READ_COMMITTED
         self._positions: dict[Partition, list[int]] = {}
         self._changed: set[int] = set()
+        #: Reads that met a segment which is being checked or repaired. An empty answer would look like an end.
+        self._held_up: dict[int, KafkaError] = {}
         #: Of all records found so far.
         self.size_bytes = 0
         self._has_news = False
@@ -61,13 +64,23 @@ class PartitionReads:
     @property
     def is_enough(self) -> bool:
         """Whether to answer now: bytes as asked, or something that the client should hear at once."""
-        return self._has_news or self.size_bytes >= self._min_bytes
+        return not self._held_up and (self._has_news or self.size_bytes >= self._min_bytes)
+
+    @property
+    def is_held_up(self) -> bool:
+        return bool(self._held_up)
+
+    def end(self) -> None:
+        """Nothing more is waited for: what could not be read in time is an error that clients try again."""
+        for position, error in self._held_up.items():
+            self.results[position] = self._failed(position, error)
 
     def wait(self, max_wait_ms: int) -> "asyncio.Future[None]":
         """Watch the partitions from this moment on; the future is done when there is enough, or the time is up."""
         self._enough = self._node.loop.create_future()
         self._enough.add_done_callback(self._end_watch)
-        self._timer = self._node.loop.call_later(max_wait_ms / 1000, self.stop_waiting)
+        wait_s = max(max_wait_ms / 1000, WAIT_S) if self._held_up else max_wait_ms / 1000
+        self._timer = self._node.loop.call_later(wait_s, self.stop_waiting)
         for partition in self._positions:
             partition.watch(self)
         return self._enough
@@ -99,6 +112,7 @@ class PartitionReads:
     def _read(self, position: int) -> PartitionData:
         target = self._targets[position]
         index = target.request.partition
+        self._held_up.pop(position, None)
         try:
             if self._uses_topic_ids:
                 partition = self._node.partitions.replica_by_id(target.topic_id, index)
@@ -108,16 +122,26 @@ class PartitionReads:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
                 watched.append(position)
-            return self._read_partition(partition, target)
+            try:
+                return self._read_partition(partition, target)
+            except (UncheckedSegment, DamagedRecords) as error:
+                if partition.sound_again(error) is None:
+                    raise
+                self._held_up[position] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                return PartitionData(partition_index=index, records=_NO_RECORDS)
         except KafkaError as error:
             self._has_news = True
-            return PartitionData(
-                partition_index=index,
-                error_code=error.code,
-                high_watermark=-1,
-                current_leader=self._hint(target, error.code),
-                records=_NO_RECORDS,
-            )
+            return self._failed(position, error)
+
+    def _failed(self, position: int, error: KafkaError) -> PartitionData:
+        target = self._targets[position]
+        return PartitionData(
+            partition_index=target.request.partition,
+            error_code=error.code,
+            high_watermark=-1,
+            current_leader=self._hint(target, error.code),
+            records=_NO_RECORDS,
+        )
 
     def _hint(self, target: FetchTarget, error: ErrorCode) -> LeaderIdAndEpoch:
         if self._gives_hints:

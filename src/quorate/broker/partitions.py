@@ -21,6 +21,7 @@ from quorate.broker.group_commit import GroupCommit
 from quorate.broker.metadata_store import LeadershipListener, MetadataStore
 from quorate.broker.partition import OfflinePartition, Partition
 from quorate.broker.partition_logs import PartitionLogs
+from quorate.broker.partition_ports import IntegrityPort
 from quorate.broker.partition_roles import PartitionRoles
 from quorate.broker.partition_settings import PartitionSettings, partition_settings
 from quorate.broker.replication.messages import PartitionKey
@@ -52,11 +53,13 @@ class Partitions:
         config: PartitionsConfig,
         disk: Disk,
         group_commit: GroupCommit,
+        integrity: IntegrityPort,
         *,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         on_failure: Callable[[Exception], None],
     ) -> None:
+        self._integrity = integrity
         self._view = config.view
         self._durability = config.durability
         self._room = config.room
@@ -242,6 +245,7 @@ class Partitions:
             group_commit=self._group_commit,
             replication=self._replication,
             room=self._room,
+            integrity=self._integrity,
         )
 
     def _doom(self, names: Iterable[PartitionName]) -> None:

@@ -9,6 +9,7 @@ from quorate.broker.config import Durability
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
 from quorate.metadata.image import PartitionState
 from quorate.storage.log import PartitionLog
+from tests.simulation.checked_log import check_segments
 from tests.simulation.replication.clients import PARTITION_COUNT, TOPIC, Client, Producer, Reader, values_of
 from tests.simulation.replication.cluster import ClusterShape, ReplicatedCluster
 from tests.simulation.replication.faults import Faults
@@ -121,6 +122,7 @@ def _check_logs(cluster: ReplicatedCluster, history: History) -> None:
     logs = _logs(cluster)
     assert logs is not None
     for (node_id, index), (log, _) in logs.items():
+        check_segments(log)
         history.check_log(index, _content(log), f"the log on node {node_id}")
 
 

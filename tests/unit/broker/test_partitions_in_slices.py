@@ -15,6 +15,7 @@ from quorate.metadata.commands import AlterTopicConfigs, ConfigChange, ConfigOpe
 from quorate.metadata.decisions import Answer
 from quorate.metadata.records import PartitionChanged
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import DATA_DIR, SimulatedClock, SimulatedNode, settle
@@ -78,9 +79,9 @@ def test_creating_many_partitions_opens_no_log_on_the_loop(monkeypatch: pytest.M
     opened = list[str]()
     really_open = PartitionLog.open
 
-    def note(disk: SimulatedDisk, directory: str, config: object) -> PartitionLog:
+    def note(disk: SimulatedDisk, directory: str, config: LogConfig, *, trusts_disk: bool) -> PartitionLog:
         opened.append(directory)
-        return really_open(disk, directory, config)  # type: ignore[arg-type]
+        return really_open(disk, directory, config, trusts_disk=trusts_disk)
 
     async def scenario(node: SimulatedNode, _: SimulatedDisk) -> None:
         monkeypatch.setattr(PartitionLog, "open", note)

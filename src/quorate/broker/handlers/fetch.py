@@ -40,7 +40,7 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Handle
         isolation_level=request.isolation_level,
         rack_id=request.rack_id,
     )
-    if reads.is_enough or request.max_wait_ms <= 0:
+    if reads.is_enough or (request.max_wait_ms <= 0 and not reads.is_held_up):
         return _response(node, context, plan, reads)
     # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
     return _respond_later(node, context, plan, reads, reads.wait(request.max_wait_ms))
@@ -50,6 +50,7 @@ async def _respond_later(
     node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]"
 ) -> FetchResponse:
     await enough
+    reads.end()
     return _response(node, context, plan, reads)
 
 

@@ -6,6 +6,7 @@ Gap: there is no tiered storage, so the earliest local offset is the earliest, a
 """
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.integrity.sound_reads import when_sound
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.broker.request_parts import Parts
@@ -18,6 +19,7 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
 _READ_COMMITTED = 1
 _LATEST = -1
@@ -36,12 +38,31 @@ _NOTHING: Found = (-1, -1, NO_LEADER_EPOCH)
 
 
 def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
+    try:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        _answer(node, context, topic.name, wanted, request.isolation_level)
+                        for wanted in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+    except (UncheckedSegment, DamagedRecords):
+        return _answer_later(node, context, request)
+
+
+async def _answer_later(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Segments that a time is looked up in are being checked, or repaired."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(node, context, TopicName(topic.name), wanted, request.isolation_level)
+                    await _answer_when_sound(node, context, topic.name, wanted, request.isolation_level)
                     for wanted in topic.partitions
                 ],
             )
@@ -50,25 +71,43 @@ def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> 
     )
 
 
-def _answer(
-    node: Node, context: RequestContext, topic: TopicName, wanted: ListOffsetsPartition, isolation_level: int
+async def _answer_when_sound(
+    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
-        partition = node.partitions.led(topic, PartitionIndex(wanted.partition_index))
+        partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
+        return await when_sound(partition, lambda: _answer(node, context, topic, wanted, isolation_level))
+    except KafkaError as error:
+        return _refusal(context, wanted, error)
+
+
+def _answer(
+    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    """Raises where a segment has to be checked first."""
+    try:
+        partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
         partition.check_leader_epoch(wanted.current_leader_epoch)
         if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         offset, timestamp, leader_epoch = _find(partition, wanted.timestamp, isolation_level)
+    except (UncheckedSegment, DamagedRecords):
+        raise
     except KafkaError as error:
-        if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _OFFSET_NOT_AVAILABLE_FROM:
-            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+        return _refusal(context, wanted, error)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         offset=offset,
         timestamp=timestamp,
         leader_epoch=leader_epoch if context.api_version >= _LEADER_EPOCH_FROM else NO_LEADER_EPOCH,
     )
+
+
+def _refusal(context: RequestContext, wanted: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
+    code = error.code
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _OFFSET_NOT_AVAILABLE_FROM:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int) -> Found:

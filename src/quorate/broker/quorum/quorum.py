@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 #: The first bytes of requests that are not for the quorum leader. No msgpack map, as those are, begins with them.
 _REPLICA_FETCH = b"\x01"
 _KAFKA_REQUEST = b"\x02"
+_READ_RANGE = b"\x03"
+_OF_MEMBERS = (_REPLICA_FETCH, _KAFKA_REQUEST, _READ_RANGE)
 
 Answer = TypeVar("Answer")
 
@@ -56,6 +58,12 @@ class ReplicaServer(Protocol):
     async def fetch(self, follower: NodeId, payload: bytes) -> Payload: ...
 
     def peer_connected(self, node_id: NodeId) -> None: ...
+
+
+class RangeReader(Protocol):
+    """Serves nodes whose own replica is damaged."""
+
+    async def serve(self, payload: bytes) -> Payload: ...
 
 
 class RequestServer(Protocol):
@@ -96,6 +104,7 @@ class Quorum:
         self._incarnations: dict[NodeId, int] = {}
         self._replication: ReplicaServer | None = None
         self._requests: RequestServer | None = None
+        self._ranges: RangeReader | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
         loop, random = environment.loop, environment.random
@@ -192,6 +201,12 @@ class Quorum:
     def serve_requests(self, requests: RequestServer) -> None:
         self._requests = requests
 
+    def serve_ranges(self, ranges: RangeReader) -> None:
+        self._ranges = ranges
+
+    async def read_range(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        return await self._call(node_id, _READ_RANGE + payload, timeout_ms, bytes)
+
     async def call_peer(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
         return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms, bytes)
 
@@ -225,12 +240,14 @@ class Quorum:
         self.driver.message_received(message)
 
     def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> Awaitable[Payload]:
-        if payload[:1] not in (_REPLICA_FETCH, _KAFKA_REQUEST):
+        if payload[:1] not in _OF_MEMBERS:
             return self._answer(read_request(sender, payload, is_known=is_known))
         if not is_known:
             raise PeerUnreachable(f"node {sender} is not known here")
         if payload[:1] == _REPLICA_FETCH:
             return self._serve_replica(sender, payload[1:])
+        if payload[:1] == _READ_RANGE:
+            return self._serve_range(payload[1:])
         return self._serve_request(payload[1:])
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
@@ -252,6 +269,11 @@ class Quorum:
         if self._replication is None:
             raise PeerUnreachable("this node is not ready to replicate")
         return await self._replication.fetch(sender, payload)
+
+    async def _serve_range(self, payload: bytes) -> Payload:
+        if self._ranges is None:
+            raise PeerUnreachable("this node is not ready to be read from")
+        return await self._ranges.serve(payload)
 
     async def _serve_request(self, payload: bytes) -> bytes:
         if self._requests is None:

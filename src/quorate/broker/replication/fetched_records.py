@@ -11,6 +11,7 @@ from quorate.records.batch import read_header
 from quorate.replication import follower as f
 from quorate.replication.leader_events import HighWatermarkAdvanced
 from quorate.storage.log import PartitionLog
+from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,9 @@ def take(partition: Partition, answer: f.FetchAnswered, records: Buffer) -> Take
             taken = _carry_out(partition, following, effect, records)
     except f.CommittedRecordsWouldBeLost as error:
         _give_up(partition, error)
+        return Taken.BACK_OFF
+    except (UncheckedSegment, DamagedRecords) as error:
+        partition.sound_again(error)  # What cannot be read cannot be cut either.
         return Taken.BACK_OFF
     except KafkaError as error:
         partition.room.write_failed(error.__cause__)

@@ -218,8 +218,10 @@ class _FollowerSession:
                 continue
             else:
                 max_bytes = min(max_bytes, int(throttle.allowance_bytes))
-            self._forget(key)
             one = self._read(ask, partition, max_bytes)
+            if one is None:
+                continue  # It is news again when the segment was checked.
+            self._forget(key)
             size_bytes += len(one.records)
             given.append(one)
             if throttle is not None:
@@ -236,7 +238,8 @@ class _FollowerSession:
         self._held_back = {}
         self._wake()
 
-    def _read(self, ask: Ask, partition: Partition, max_bytes: int) -> Given:
+    def _read(self, ask: Ask, partition: Partition, max_bytes: int) -> Given | None:
+        """None where a segment has to be checked first, or is being repaired."""
         log = partition.log
         try:
             piece = log.read(
@@ -247,6 +250,8 @@ class _FollowerSession:
             )
             return _given(ask, partition, records=memoryview(piece.read()))
         except KafkaError as error:
+            if partition.sound_again(error) is not None:
+                return None
             return _given(ask, partition, error=error.code)
 
     def _forget(self, key: PartitionKey) -> None:

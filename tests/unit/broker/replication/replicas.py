@@ -5,9 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
+from quorate.broker.conditions import Conditions
 from quorate.broker.config import Durability
 from quorate.broker.disk_room import DiskRoom
 from quorate.broker.group_commit import GroupCommit
+from quorate.broker.integrity.log_integrity import LogIntegrity
 from quorate.broker.partition import Partition
 from quorate.broker.partition_settings import PartitionSettings
 from quorate.broker.replication.messages import PartitionKey
@@ -66,6 +68,10 @@ class FakePort:
         raise AssertionError(f"{partition} lost its disk: {failure}")
 
 
+def _fail(error: Exception) -> None:
+    raise error
+
+
 class Replicas:
     """The partitions of one node, and what they do to it."""
 
@@ -75,6 +81,9 @@ class Replicas:
         self.durability = durability
         self.group_commit = GroupCommit(host.loop, host.executor)
         self.by_key: dict[PartitionKey, Partition] = {}
+        self.integrity = LogIntegrity(
+            LEADER, host.disk, Conditions(), loop=host.loop, executor=host.executor, on_failure=_fail
+        )
         host.executor.delay = QUICK
 
     def open(self, index: int = 0) -> Partition:
@@ -87,6 +96,7 @@ class Replicas:
             group_commit=self.group_commit,
             replication=self.port,
             room=DiskRoom(),
+            integrity=self.integrity,
         )
         self.by_key[TOPIC_ID, index] = partition
         return partition
