@@ -44,7 +44,7 @@ from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
 logger = logging.getLogger(__name__)
 
-_FIRST_EPOCH = 0
+_NEW_PARTITION = 0
 #: Java waits half a minute for an answer by default, and librdkafka a minute.
 _REQUESTS_END_WITHIN_MS = 65_000
 #: What a producer sent right behind a batch that this node refused, as it did not know the topic yet, has come by then.
@@ -78,6 +78,8 @@ class Partition:
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
         self.leading: LeaderReplica | None = None
+        #: Whether nobody has led the partition before.
+        self.is_first_reign = False
         #: Until when an earlier batch of a producer may still have to come; None once that has passed.
         self._early_until_ms: int | None = None
         self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
@@ -100,6 +102,8 @@ class Partition:
 
     def lead(self, start: LeaderStart, config: ReplicationConfig) -> None:
         """Take writes in the leader epoch of ``start``; its offsets are filled in here."""
+        # By the partition epoch: the leader epochs of a topic that was made anew start above those of its namesakes.
+        self.is_first_reign = start.membership.partition_epoch == _NEW_PARTITION
         is_own_successor = self.leading is not None and start.leader.leader_epoch == self.leader_epoch + 1
         self._leave_part()
         self.leader_epoch = start.leader.leader_epoch
@@ -150,10 +154,6 @@ class Partition:
         if self.leading is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.leading
-
-    @property
-    def is_first_reign(self) -> bool:
-        return self.leader_epoch == _FIRST_EPOCH
 
     @property
     def may_get_batches_early(self) -> bool:

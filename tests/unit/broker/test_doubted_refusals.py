@@ -66,10 +66,11 @@ def test_a_leader_is_new_for_longer_than_clients_wait_for_an_answer() -> None:
     run(scenario)
 
 
-def test_the_first_leader_waits_for_what_it_refused_before_it_knew_of_the_topic() -> None:
+@pytest.mark.parametrize("epoch", [0, 7], ids=["new", "made-anew-above-its-namesake"])
+def test_the_first_leader_waits_for_what_it_refused_before_it_knew_of_the_topic(epoch: int) -> None:
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
-        lead_alone(partition, 0)
+        lead(partition, epoch, isr=(LEADER,), replicas=(LEADER,), partition_epoch=0)
         with pytest.raises(KafkaError) as refused:
             partition.append(batch(5), NOW_MS)
         assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
