@@ -69,6 +69,18 @@ def _isr_change(name: c.PartitionName, isr: tuple[NodeId, ...]) -> Step:
     return command
 
 
+def _resign(name: c.PartitionName) -> Step:
+    def command(cluster: Cluster) -> c.Command:
+        state = cluster.image.partition(name.topic, name.partition)
+        if state is None or not state.has_leader:
+            return c.FormCluster()
+        led = c.LedPartition(cluster.image.topics[name.topic].topic_id, name.partition, state.leader_epoch)
+        epoch = cluster.image.brokers[state.leader].broker_epoch
+        return c.ResignLeadership(node_id=state.leader, broker_epoch=epoch, partitions=(led,))
+
+    return command
+
+
 def _delete(name: str) -> Step:
     def command(cluster: Cluster) -> c.Command:
         topic = cluster.image.topics.get(TopicName(name))
@@ -146,6 +158,7 @@ steps = st.one_of(
     st.builds(_room, node_ids, st.booleans()),
     changes_in_sync,
     changes_in_sync,
+    st.builds(_resign, partition_names),
     st.builds(_delete, st.just("payments")),
 )
 
