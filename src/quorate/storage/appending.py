@@ -24,6 +24,7 @@ from quorate.records.control import TransactionEnd, build_end_transaction_marker
 from quorate.records.errors import CorruptBatch
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import SealedSegment
+from quorate.storage.index_repair import seal
 from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.producer_state import ProducedBatch
 from quorate.storage.segment import NO_TIMESTAMP, PlacedBatch, Segment
@@ -122,7 +123,7 @@ def roll(state: LogState) -> None:
         if not state.log_start_is_stored:
             # Without it recovery could not tell that the first segment is lost when only the second has survived.
             state.store_log_start(state.log_start_offset)
-        old.seal()
+        seal(old, state.log_end_offset, state.config.index_interval_bytes)
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot roll {old.path}: {error}") from error
     snapshot = encode_snapshot(state.producers)

@@ -13,6 +13,7 @@ from quorate.storage.file_names import (
     path_of,
     with_suffix,
 )
+from quorate.storage.index_repair import seal
 from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.segment_checks import sum_up
 from quorate.storage.state import LogState
@@ -24,7 +25,7 @@ STRAY_SUFFIX = "-stray"
 def close(state: LogState) -> None:
     active = state.segments.active
     if active.is_created:
-        active.seal()
+        seal(active, state.log_end_offset, state.config.index_interval_bytes)
         for file in active.files():
             file.sync()
         state.durability.note_file_created()

@@ -4,7 +4,7 @@ from quorate.kernel.ids import Offset
 from quorate.records.batch import HEADER_SIZE_BYTES, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.damage import LogExtent, find_damage
-from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 
 
 def indexes_are_usable(segment: Segment, end: Offset) -> bool:
@@ -12,6 +12,15 @@ def indexes_are_usable(segment: Segment, end: Offset) -> bool:
     if not (segment.offset_index.stored_is_whole() and segment.time_index.stored_is_whole()):
         return False
     return _last_offset_entry_fits(segment) and _last_time_entry_fits(segment, end)
+
+
+def seal(segment: Segment, end: Offset, index_interval_bytes: int) -> None:
+    """Seal the active segment; what has rotted of its stored indexes is made anew first."""
+    if not (segment.offset_index.is_as_stored and segment.time_index.is_as_stored):
+        note_stored_batches(segment, segment.size_bytes, end, index_interval_bytes)
+        if segment.summed_up_bytes:
+            segment.summed_up_bytes = INDEXES_CHANGED
+    segment.seal()
 
 
 def rebuild_indexes(segment: Segment, end: Offset, index_interval_bytes: int) -> None:

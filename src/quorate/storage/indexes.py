@@ -8,6 +8,8 @@ costs no memory while it is idle.
 import struct
 from bisect import bisect_right
 
+from crc32c import crc32c
+
 from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
 
@@ -21,7 +23,7 @@ _TIMESTAMP, _OFFSET_OF_TIME = 0, 1  # The columns of a time entry.
 class IndexFile:
     """Fixed-size entries: the first ones in the file, the newest ones in memory."""
 
-    __slots__ = ("_content", "_disk", "_entry", "_file", "_stored", "_tail", "path")
+    __slots__ = ("_content", "_crc", "_disk", "_entry", "_file", "_stored", "_tail", "path")
 
     def __init__(self, disk: Disk, path: str, entry: struct.Struct, *, is_new: bool) -> None:
         self.path = path
@@ -29,6 +31,7 @@ class IndexFile:
         self._entry = entry
         self._file: DiskFile | None = None
         self._stored: int | None = 0 if is_new else None  # Entries in the file; None until somebody asks.
+        self._crc: int | None = 0 if is_new else None  # Of the entries in the file; None where that is not known.
         self._tail = bytearray()
         self._content: bytes | None = None  # What the file holds, from the first search on until it changes.
 
@@ -79,14 +82,16 @@ class IndexFile:
                 self._content = None
                 self._open().truncate(count * self._entry.size)
                 self._stored = count
+                self._crc = int(crc32c(self._open().read(0, count * self._entry.size)))
         else:
             del self._tail[(count - stored) * self._entry.size :]
 
-    def keep_first_bytes(self, size_bytes: int) -> None:
+    def keep_first_bytes(self, size_bytes: int, crc: int) -> None:
         """Cut a file off, that may be torn, behind entries that are known to be good."""
         if self._disk_size() > size_bytes:
             self._open().truncate(size_bytes)
         self._stored = size_bytes // self._entry.size
+        self._crc = crc
         self._tail = bytearray()
         self._content = None
 
@@ -101,8 +106,23 @@ class IndexFile:
             file.truncate(stored * self._entry.size)
             raise
         self._stored = stored + len(self._tail) // self._entry.size
+        if self._crc is not None:
+            self._crc = int(crc32c(self._tail, self._crc))
         self._tail = bytearray()
         self._content = None
+
+    @property
+    def stored_checksum(self) -> tuple[int, int] | None:
+        """How many bytes were stored, and their CRC; None where nothing tells what the file should hold."""
+        return None if self._crc is None else (self._stored_entries() * self._entry.size, self._crc)
+
+    @property
+    def is_as_stored(self) -> bool:
+        expected = self.stored_checksum
+        if expected is None or expected[0] == 0:
+            return True
+        size_bytes, crc = expected
+        return int(crc32c(self._open().read(0, size_bytes))) == crc
 
     @property
     def file(self) -> DiskFile:
@@ -117,7 +137,7 @@ class IndexFile:
 
     def reset(self) -> None:
         """Forget every entry, also in a file that is damaged."""
-        self._stored = 0
+        self._stored = self._crc = 0
         self._tail = bytearray()
         self._content = None
         try:

@@ -21,6 +21,7 @@ from quorate.storage.segment_checksums import (
     has_transactions,
     indexes_match,
     read_checksums,
+    stored_match,
     transactions_match,
     write_checksums,
 )
@@ -38,6 +39,8 @@ class CheckedSegment(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     #: Whether it has grown since it was last closed or sealed: then its indexes are not whole in their files.
     is_growing: bool
+    #: What is stored of its indexes so far, offset and time, where that is known.
+    stored_indexes: tuple[tuple[int, int] | None, tuple[int, int] | None]
     #: Whether its indexes were written or checked in this life of the process.
     indexes_are_checked: bool
     epochs: Sequence[EpochStart]
@@ -112,7 +115,10 @@ class SegmentCheck:
 
     def _indexes_are_sound(self, known: SegmentChecksums | None) -> bool:
         subject = self.subject
-        if known is None or known.log_size_bytes != subject.size_bytes or subject.is_growing:
+        if subject.is_growing:
+            of_offsets, of_times = subject.stored_indexes
+            return stored_match(self._disk, subject.directory, subject.base_offset, of_offsets, of_times)
+        if known is None or known.log_size_bytes != subject.size_bytes:
             return subject.indexes_are_checked  # Nothing tells what the files should be.
         return indexes_match(known, self._disk, subject.directory, subject.base_offset)
 
@@ -139,6 +145,9 @@ def subject_of(state: LogState, segment: Segment) -> CheckedSegment:
         size_bytes=segment.size_bytes,
         end_offset=state.log_end_offset if next_base is None else next_base,
         is_growing=next_base is None,
+        stored_indexes=(segment.offset_index.stored_checksum, segment.time_index.stored_checksum)
+        if next_base is None and segment.is_created
+        else (None, None),
         indexes_are_checked=segment.indexes_are_checked,
         epochs=state.epochs.entries(),
         may_have_holes=state.may_have_holes,

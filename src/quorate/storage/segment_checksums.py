@@ -142,6 +142,22 @@ def indexes_match(checksums: SegmentChecksums, disk: Disk, directory: str, base_
     )
 
 
+def stored_match(
+    disk: Disk,
+    directory: str,
+    base_offset: Offset,
+    of_offsets: tuple[int, int] | None,
+    of_times: tuple[int, int] | None,
+) -> bool:
+    """The same for indexes that grow: size and CRC of what was stored of each, where that is known."""
+    expected = ((OFFSET_INDEX, of_offsets), (TIME_INDEX, of_times))
+    return all(
+        _matches(Checksum(*stored), disk, path_of(directory, base_offset, kind))
+        for kind, stored in expected
+        if stored is not None and stored[0]
+    )
+
+
 def transactions_match(checksums: SegmentChecksums, disk: Disk, directory: str, base_offset: Offset) -> bool:
     return _matches(checksums.transaction_index, disk, path_of(directory, base_offset, TRANSACTION_INDEX))
 

@@ -80,8 +80,8 @@ def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offse
     """The log was closed at ``end_offset``: whatever has happened to it since, its batches end where they ended."""
     if segment.indexes_match(known):
         segment.size_bytes = known.log_size_bytes
-        segment.offset_index.keep_first_bytes(known.offset_index.size_bytes)
-        segment.time_index.keep_first_bytes(known.time_index.size_bytes)
+        segment.offset_index.keep_first_bytes(known.offset_index.size_bytes, known.offset_index.crc)
+        segment.time_index.keep_first_bytes(known.time_index.size_bytes, known.time_index.crc)
         segment.reopen()
     else:
         note_stored_batches(segment, known.log_size_bytes, end_offset, index_interval_bytes)

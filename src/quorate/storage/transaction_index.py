@@ -86,6 +86,9 @@ class TransactionIndex:
         """Write what is only in memory. On failure nothing has changed."""
         if self._entries is None or self._stored == len(self._entries):
             return
+        if not self._is_as_stored(self._entries):
+            self.replace()
+            return
         file = self._open()
         try:
             file.append([encode_entries(self._entries[self._stored :])])
@@ -93,6 +96,10 @@ class TransactionIndex:
             file.truncate(self._stored * _ENTRY.size)
             raise
         self._stored = len(self._entries)
+
+    def _is_as_stored(self, entries: list[AbortedTransaction]) -> bool:
+        stored = encode_entries(entries[: self._stored])
+        return not stored or self._open().read(0, len(stored)) == stored
 
     def replace(self) -> None:
         """Put the whole file in place, durably, also where it is empty: it is to take the place of one that is not."""

@@ -239,3 +239,38 @@ def test_an_epoch_that_the_log_does_not_know_is_damage(disk: SimulatedDisk) -> N
     disk.rot(f"{FIRST}.log", 5 * SIZE_BYTES + 15, 0)
 
     assert check_all(disk, log) == [(5, 6)], "also in what was written in this life, when it is scrubbed"
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_flipped_bit_of_an_index_that_grows_is_found_and_vouched_for_by_nobody(
+    disk: SimulatedDisk, suffix: str
+) -> None:
+    closed_log(disk, ONE_SEGMENT)
+    log = open_untrusted(disk, ONE_SEGMENT)
+    append_values(log, b"later")
+    sound = content_of(disk, FIRST + suffix)
+    disk.rot(FIRST + suffix, 5, 0)
+
+    check = log.begin_check(log.segments[0])
+    report = check.finish()
+    assert report.indexes_are_damaged
+    log.note_check(check)
+    assert log.install_repair(repair(disk, log.plan_repair(log.segments[0], report), None))
+    assert content_of(disk, FIRST + suffix)[: len(sound)] == sound
+    assert check_all(disk, log) == []
+    assert values_in(log) == [*VALUES, b"later"]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_has_rotted_since_it_was_stored_is_not_sealed(disk: SimulatedDisk, suffix: str) -> None:
+    closed_log(disk, ONE_SEGMENT)
+    log = open_untrusted(disk, ONE_SEGMENT)
+    append_values(log, b"later")
+    sound = content_of(disk, FIRST + suffix)
+    disk.rot(FIRST + suffix, 5, 0)
+    log.close()
+
+    assert content_of(disk, FIRST + suffix)[: len(sound)] == sound
+    log = open_untrusted(disk, ONE_SEGMENT)
+    assert check_all(disk, log) == []
+    assert values_in(log) == [*VALUES, b"later"]
