@@ -127,7 +127,7 @@ class SimulatedFile:
             self._disk.fail_if_told()
             self._content.sync(begun_with)
 
-    def fileno(self) -> int | None:
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
         return None
 
     def close(self) -> None:

@@ -9,7 +9,11 @@ import logging
 from concurrent.futures import Executor
 from typing import Protocol
 
+from quorate.kernel.disk import is_out_of_descriptors
+
 logger = logging.getLogger(__name__)
+
+_RETRY_DELAY_S = 0.1
 
 
 class Syncable(Protocol):
@@ -30,6 +34,8 @@ class GroupCommit:
         self._requested: dict[Syncable, None] = {}
         self._running: dict[Syncable, None] = {}
         self._start_scheduled = False
+        #: Requested too, but only after a while.
+        self._retries: dict[Syncable, asyncio.TimerHandle] = {}
         self._idle: asyncio.Future[None] | None = None
 
     def request(self, log: Syncable) -> None:
@@ -39,6 +45,10 @@ class GroupCommit:
 
     def forget(self, log: Syncable) -> None:
         self._requested.pop(log, None)
+        retry = self._retries.pop(log, None)
+        if retry is not None:
+            retry.cancel()
+        self._look_whether_idle()
 
     def is_running(self, log: Syncable) -> bool:
         return log in self._running
@@ -57,7 +67,7 @@ class GroupCommit:
 
     def _start(self) -> None:
         self._start_scheduled = False
-        for log in [log for log in self._requested if log not in self._running]:
+        for log in [log for log in self._requested if log not in self._running and log not in self._retries]:
             del self._requested[log]
             self._running[log] = None
             future = self._loop.run_in_executor(self._executor, log.sync)
@@ -68,11 +78,26 @@ class GroupCommit:
         if log in self._requested:
             self._schedule_start()
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, Exception):
+        if error is not None and is_out_of_descriptors(error.__cause__):
+            logger.warning("sync put off: no descriptor left log=%s error=%s", log, error)
+            self._try_again(log)
+        elif isinstance(error, Exception):
             logger.error("sync failed log=%s error=%s", log, error)
             log.sync_failed(error)
         else:
             log.synced()
+        self._look_whether_idle()
+
+    def _try_again(self, log: Syncable) -> None:
+        """Nothing is known to be lost: what was appended is in the file, and is synced when it can be opened."""
+        self._requested[log] = None
+        self._retries[log] = self._loop.call_later(_RETRY_DELAY_S, self._retry, log)
+
+    def _retry(self, log: Syncable) -> None:
+        del self._retries[log]
+        self._schedule_start()
+
+    def _look_whether_idle(self) -> None:
         if self._idle is not None and not self._requested and not self._running:
             self._idle.set_result(None)
             self._idle = None

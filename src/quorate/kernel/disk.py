@@ -39,8 +39,11 @@ class DiskFile(Protocol):
         """Make the content durable (``fdatasync``). Blocks; safe to call from another thread than the appends."""
         ...
 
-    def fileno(self) -> int | None:
-        """The descriptor for ``sendfile``; None where there is no real file behind."""
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        """Have the kernel send bytes to a socket; how many it took, 0 at the end of the file.
+
+        None where it cannot: there is no real file behind.
+        """
         ...
 
     def close(self) -> None: ...
@@ -89,3 +92,8 @@ class Disk(Protocol):
 def is_full(error: OSError) -> bool:
     """Whether there was no room: unlike other failures that passes, and what was on the disk is there."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether no file could be opened for want of a descriptor: nothing was written, and it passes."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.disk import Buffer, is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.records.attributes import CONTROL_MASK, TimestampType
@@ -223,7 +223,8 @@ def _write_to(state: LogState, segment: Segment, batches: Buffer) -> None:
             state.durability.note_file_created()
         segment.file.append([batches])
     except OSError as error:
-        _take_back(state, segment)
+        if not is_out_of_descriptors(error):  # Otherwise the file was not open, and nothing is written.
+            _take_back(state, segment)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {segment.path}: {error}") from error
 
 

@@ -154,13 +154,22 @@ class Durability:
             self._written_paths.pop()
         if self._directory_is_dirty:
             self._directory_is_dirty = False
-            self._disk.sync_directory(self._directory)
+            try:
+                self._disk.sync_directory(self._directory)
+            except OSError:
+                self._directory_is_dirty = True
+                raise
         self.make_folder_durable()
 
     def _store_epochs(self) -> None:
         epochs, self._epochs = self._epochs, None
         if epochs is not None:
-            write_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
+            try:
+                write_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
+            except OSError:
+                if self._epochs is None:
+                    self._epochs = epochs
+                raise
 
     def _settle(self, sealed: list[SealedSegment]) -> None:
         if not sealed:

@@ -7,7 +7,8 @@ for it. Time comes in as an argument.
 
 from collections.abc import Sequence
 
-from quorate.kernel.disk import Buffer, Disk
+from quorate.kernel.disk import Buffer, Disk, is_out_of_descriptors
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.records.batch import LocatedBatches
 from quorate.records.control import TransactionEnd
@@ -178,12 +179,17 @@ class PartitionLog:
         return aborted_reads.aborted_transactions(self._state, piece, offset)
 
     def sync(self) -> None:
-        """Make everything that was appended before the call durable, and then say so in ``synced_end_offset``."""
+        """Make everything that was appended before the call durable, and then say so in ``synced_end_offset``.
+
+        Where no file can be opened for want of a descriptor, the log stays usable: the sync can be tried again.
+        """
         state = self._state
         state.require_usable()
         try:
             state.durability.sync(state.tail)
         except OSError as error:
+            if is_out_of_descriptors(error):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot sync {state.directory}: {error}") from error
             raise state.fail(error) from error
 
     def store_topic_id(self, topic_id: TopicId) -> None:

@@ -59,8 +59,8 @@ class OsFile:
     def sync(self) -> None:
         os.fdatasync(self._descriptor)
 
-    def fileno(self) -> int | None:
-        return self._descriptor
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        return os.sendfile(socket, self._descriptor, position, length)
 
     def close(self) -> None:
         if self._descriptor >= 0:

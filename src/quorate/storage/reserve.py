@@ -88,8 +88,8 @@ class ReservedFile:
     def sync(self) -> None:
         self._file.sync()
 
-    def fileno(self) -> int | None:
-        return self._file.fileno()
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        return self._file.send_to(socket, position, length)
 
     def close(self) -> None:
         self._file.close()

@@ -87,7 +87,7 @@ class Outbox:
             if isinstance(head, FileRegion):
                 if len(head) >= SENDFILE_MINIMUM_BYTES:
                     break
-                content = head.read(len(head))
+                content = _read(head, len(head))
                 if len(content) < len(head):
                     # The file is shorter than promised: the frame cannot be completed.
                     self._give_up()
@@ -115,13 +115,13 @@ class Outbox:
 
     def _send_file(self, region: FileRegion) -> int:
         """How much went straight to the socket."""
-        source = region.file.fileno()
         room = self._usable_room()
-        if source is not None and room is not None:
-            wanted = min(len(region), TURN_BYTES)
+        wanted = min(len(region), TURN_BYTES)
+        sent: int | None = None
+        if room is not None:
             try:
-                sent = os.sendfile(room.descriptor, source, region.position, wanted)
-                if not sent:
+                sent = region.file.send_to(room.descriptor, region.position, wanted)
+                if sent == 0:
                     # The file is shorter than promised: the frame cannot be completed.
                     self._give_up()
                     return 0
@@ -130,6 +130,7 @@ class Outbox:
             except OSError:
                 self._give_up()
                 return 0
+        if room is not None and sent is not None:
             region.advance(sent)
             self._drop_if_empty(region)
             if sent == wanted:
@@ -139,7 +140,7 @@ class Outbox:
             if self._waits_for_room or not len(region):
                 return sent
         # The transport is in use, or must be: queue one chunk and let it say when to go on.
-        chunk = region.read(COPY_CHUNK_BYTES)
+        chunk = _read(region, COPY_CHUNK_BYTES)
         if not chunk:
             self._give_up()
             return 0
@@ -169,6 +170,14 @@ class Outbox:
     def _drop_if_empty(self, region: FileRegion) -> None:
         if not len(region):
             self._parts.popleft()
+
+
+def _read(region: FileRegion, length: int) -> bytes:
+    """Nothing where the file cannot be read."""
+    try:
+        return region.read(length)
+    except OSError:
+        return b""
 
 
 def _after(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:

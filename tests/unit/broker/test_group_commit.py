@@ -1,9 +1,11 @@
 """Group commit: few syncs, none lost, and failures told."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 
 from quorate.broker.group_commit import GroupCommit
+from quorate.kernel.errors import ErrorCode, KafkaError
 from tests.simulation.simulated_node import QueuedExecutor, settle
 
 
@@ -13,6 +15,7 @@ class FakeLog:
         self.durable = 0
         self.errors: list[Exception] = []
         self.fails = False
+        self.lacks_descriptors = False
         self.told = 0
 
     def append(self) -> None:
@@ -21,6 +24,8 @@ class FakeLog:
     def sync(self) -> None:
         if self.fails:
             raise OSError("no")
+        if self.lacks_descriptors:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EMFILE, "Too many open files")
         self.durable = self.appended
 
     def synced(self) -> None:
@@ -116,5 +121,45 @@ def test_idle_is_when_nothing_is_running_or_wanted() -> None:
         await settle()
         assert idle.done()
         await commit.wait_until_idle()
+
+    scenario(body)
+
+
+def test_a_sync_that_finds_no_descriptor_is_tried_again() -> None:
+    async def body(commit: GroupCommit, executor: QueuedExecutor) -> None:
+        log = FakeLog()
+        log.lacks_descriptors = True
+        log.append()
+        commit.request(log)
+        await settle()
+        executor.run(0)
+        await settle()
+        assert (log.errors, log.told, len(executor.queue)) == ([], 0, 0)
+
+        log.lacks_descriptors = False
+        idle = asyncio.ensure_future(commit.wait_until_idle())
+        while not executor.queue:
+            await asyncio.sleep(0)
+        executor.run(0)
+        await idle
+        assert (log.durable, log.told) == (1, 1)
+
+    scenario(body)
+
+
+def test_a_log_that_goes_away_is_not_synced_again_for_want_of_descriptors() -> None:
+    async def body(commit: GroupCommit, executor: QueuedExecutor) -> None:
+        log = FakeLog()
+        log.lacks_descriptors = True
+        commit.request(log)
+        await settle()
+        executor.run(0)
+        await settle()
+
+        idle = asyncio.ensure_future(commit.wait_until_idle())
+        await settle()
+        commit.forget(log)
+        await idle
+        assert not executor.queue
 
     scenario(body)

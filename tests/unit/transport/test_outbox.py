@@ -54,7 +54,7 @@ class MemoryFile:
     def read(self, position: int, length: int) -> bytes:
         return self._content[position : position + length]
 
-    def fileno(self) -> int | None:
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
         return None
 
 
@@ -63,8 +63,8 @@ class RealFile(MemoryFile):
         super().__init__(content)
         self._descriptor = descriptor
 
-    def fileno(self) -> int | None:
-        return self._descriptor
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        return os.sendfile(socket, self._descriptor, position, length)
 
 
 @pytest.fixture

@@ -1,0 +1,298 @@
+"""Files that are open only while they are used: as many at a time as the process has descriptors for.
+
+A node has thousands of logs, and every one that was written to or read from would keep its file open. Here a file
+that was not used for a while is closed, and opened again when it is used; whoever holds it does not notice. Where the
+process has no descriptor left all the same, half of the files are closed, and the spare descriptors are there for the
+moment in which a file is opened.
+
+A file that is closed here can be opened again only by its name. So before a name is removed, or given to another file,
+the files that somebody still holds under it are opened, and stay open until they are let go of.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+from quorate.kernel.disk import Buffer, Disk, DiskFile, VolumeSpace, is_out_of_descriptors
+
+T = TypeVar("T")
+
+#: So many may be open even where descriptors are short: the files that a few threads use at the same time.
+FEWEST_OPEN = 8
+#: How many files are looked at for one that may be closed, before any is taken.
+_MOST_LOOKED_AT = 64
+_ATTEMPTS = 3
+
+
+class PooledFile:
+    """A file that opens itself when it is used. Whoever calls its methods holds the open one meanwhile, so that it is
+    never closed under a system call."""
+
+    __slots__ = ("__weakref__", "_disk", "has_lost_its_name", "held", "is_dirty", "opened", "path", "was_used")
+
+    def __init__(self, disk: "PooledDisk", path: str, opened: DiskFile) -> None:
+        self._disk = disk
+        self.path = path
+        #: By which the pool knows it, without holding it.
+        self.held = weakref.ref(self, disk.forget)
+        self.opened: DiskFile | None = opened
+        #: More than once since it was opened, and since somebody last looked for a file to close.
+        self.was_used = False
+        #: Whether there is something to sync. Such a file is closed last: Linux tells a failed write to whoever opens
+        #: and syncs the file next, but only while it has the file in its memory.
+        self.is_dirty = False
+        #: Never closed: it could not be opened again.
+        self.has_lost_its_name = False
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        self.is_dirty = True
+        self._open().append(buffers)
+
+    def read(self, position: int, length: int) -> bytes:
+        return self._open().read(position, length)
+
+    def size(self) -> int:
+        return self._open().size()
+
+    def truncate(self, size: int) -> None:
+        self.is_dirty = True
+        self._open().truncate(size)
+
+    def sync(self) -> None:
+        self.is_dirty = False
+        try:
+            self._open().sync()
+        except OSError:
+            self.is_dirty = True
+            raise
+
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        return self._open().send_to(socket, position, length)
+
+    def close(self) -> None:
+        self._disk.close(self)
+
+    def _open(self) -> DiskFile:
+        opened = self.opened
+        if opened is None:
+            return self._disk.open_again(self)
+        self.was_used = True
+        return opened
+
+
+_Held = weakref.ref[PooledFile]
+
+
+class PooledDisk:
+    """The disk port with a limit for open files. Threads share it, and so may the nodes of one process."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        most_open: int,
+        *,
+        spare: Callable[[], AbstractContextManager[None]] = nullcontext,
+        on_exhausted: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``spare`` makes more descriptors available inside of its block. ``on_exhausted`` is called in any thread."""
+        self._disk = disk
+        self._most_open = max(FEWEST_OPEN, most_open)
+        #: Fewer than the most after the process had no descriptor left.
+        self._allowed = self._most_open
+        self._spare = spare
+        self._on_exhausted = on_exhausted
+        # Entered again where a file is let go of in the middle of the pool's own work.
+        self._lock = threading.RLock()
+        #: A ring, as the CLOCK algorithm has it: the first one is looked at first.
+        self._open: dict[_Held, None] = {}
+        #: What somebody holds, open or not, and the folder that it is in.
+        self._folders: dict[_Held, str] = {}
+        self._by_folder: dict[str, dict[_Held, None]] = {}
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    # What files need.
+
+    def open_again(self, file: PooledFile) -> DiskFile:
+        with self._lock:
+            opened = file.opened
+            if opened is None:
+                self._close_excess()
+                opened = file.opened = self._with_descriptors(lambda: self._disk.open(file.path))
+                self._open[file.held] = None
+                file.was_used = False
+                self._allowed = min(self._most_open, self._allowed + 1)
+            return opened
+
+    def close(self, file: PooledFile) -> None:
+        with self._lock:
+            opened, file.opened = file.opened, None
+            self._open.pop(file.held, None)
+        if opened is not None:
+            opened.close()
+
+    def forget(self, held: _Held) -> None:
+        """Nobody holds the file any more."""
+        with self._lock:
+            self._open.pop(held, None)
+            self._leave_folder(held)
+
+    # Room for others.
+
+    def _close_excess(self) -> None:
+        excess = len(self._open) + 1 - self._allowed
+        if excess > 0:
+            self._close_some(excess)
+
+    def _close_some(self, count: int) -> None:
+        """Files that were not used since they were last looked at; where there is none, any that has a name."""
+        for may_close in (_is_clean_and_idle, _is_clean_and_idle, _has_name):
+            looked_at = 0
+            while count > 0 and looked_at < min(_MOST_LOOKED_AT, len(self._open)):
+                looked_at += 1
+                held = next(iter(self._open))
+                del self._open[held]
+                file = held()
+                if file is not None and not may_close(file):
+                    file.was_used = False
+                    self._open[held] = None  # To the end of the ring.
+                    continue
+                if file is not None:
+                    file.opened = None
+                count -= 1
+
+    def _with_descriptors(self, work: Callable[[], T]) -> T:
+        """Carry out what needs a descriptor, if need be with those of files that can do without."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return work()
+            except OSError as error:
+                if not is_out_of_descriptors(error):
+                    raise
+            self._on_exhausted()
+            with self._lock:
+                self._allowed = max(FEWEST_OPEN, len(self._open) // 2)
+                self._close_excess()
+                with self._spare():
+                    try:
+                        return work()
+                    except OSError as error:
+                        if not is_out_of_descriptors(error):
+                            raise
+        return work()
+
+    # Names.
+
+    def _keep(self, path: str) -> None:
+        """The name goes to somebody else: what is held under it now must not be looked for by it."""
+        with self._lock:
+            for held in list(self._by_folder.get(_folder_of(path), ())):
+                file = held()
+                if file is not None and file.path == path:
+                    self._keep_open(file)
+
+    def _keep_all(self, folder: str) -> None:
+        with self._lock:
+            for held in list(self._by_folder.get(folder, ())):
+                file = held()
+                if file is not None:
+                    self._keep_open(file)
+
+    def _keep_open(self, file: PooledFile) -> None:
+        try:
+            self.open_again(file)
+        except FileNotFoundError:
+            return
+        file.has_lost_its_name = True
+
+    def _renamed(self, source: str, target: str) -> None:
+        """Files go with their names, and with those of their folders."""
+        moved = [held for held in self._by_folder.get(_folder_of(source), ()) if _path_of(held) == source]
+        for held in moved:
+            self._move(held, target)
+        for held in list(self._by_folder.get(source, ())):
+            self._move(held, target + _path_of(held)[len(source) :])
+
+    def _move(self, held: _Held, path: str) -> None:
+        file = held()
+        if file is not None and not file.has_lost_its_name:
+            self._leave_folder(held)
+            file.path = path
+            self._enter_folder(held, path)
+
+    def _enter_folder(self, held: _Held, path: str) -> None:
+        folder = self._folders[held] = _folder_of(path)
+        self._by_folder.setdefault(folder, {})[held] = None
+
+    def _leave_folder(self, held: _Held) -> None:
+        folder = self._folders.pop(held, "")
+        others = self._by_folder.get(folder, {})
+        others.pop(held, None)
+        if not others:
+            self._by_folder.pop(folder, None)
+
+    # The disk port.
+
+    def open(self, path: str, *, create: bool = False) -> PooledFile:
+        with self._lock:
+            self._close_excess()
+            opened = self._with_descriptors(lambda: self._disk.open(path, create=create))
+            file = PooledFile(self, path, opened)
+            self._open[file.held] = None
+            self._enter_folder(file.held, path)
+            self._allowed = min(self._most_open, self._allowed + 1)
+            return file
+
+    def replace(self, path: str, content: Buffer) -> None:
+        self._keep(path)
+        self._with_descriptors(lambda: self._disk.replace(path, content))
+
+    def rename(self, source: str, target: str) -> None:
+        with self._lock:  # Nobody opens a file again by the old name meanwhile.
+            self._keep(target)
+            self._disk.rename(source, target)
+            self._renamed(source, target)
+
+    def remove(self, path: str) -> None:
+        self._keep(path)
+        self._disk.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._keep_all(path)
+        self._with_descriptors(lambda: self._disk.remove_tree(path))
+
+    def make_directory(self, path: str) -> None:
+        self._disk.make_directory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return self._with_descriptors(lambda: self._disk.list_directory(path))
+
+    def sync_directory(self, path: str) -> None:
+        self._with_descriptors(lambda: self._disk.sync_directory(path))
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        self._with_descriptors(lambda: self._disk.allocate(path, size_bytes))
+
+    def space(self, path: str) -> VolumeSpace:
+        return self._disk.space(path)
+
+
+def _is_clean_and_idle(file: PooledFile) -> bool:
+    return not (file.was_used or file.is_dirty or file.has_lost_its_name)
+
+
+def _has_name(file: PooledFile) -> bool:
+    return not file.has_lost_its_name
+
+
+def _path_of(held: _Held) -> str:
+    file = held()
+    return "" if file is None else file.path
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
