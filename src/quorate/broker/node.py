@@ -18,6 +18,7 @@ import msgspec
 
 from quorate.broker.conditions import Conditions
 from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.descriptors import DescriptorWatch
 from quorate.broker.disk_room import DiskRoom, DiskWatch
 from quorate.broker.fetch_sessions import FetchSessions
 from quorate.broker.group_commit import GroupCommit
@@ -76,6 +77,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     #: The same for the metadata log alone, which must not wait behind the syncs of partitions.
     quorum_executor: Executor
     random: Random
+    #: Those of the process; None where they are not this node's to divide.
+    descriptors: DescriptorWatch | None = None
 
 
 class Node:
@@ -92,6 +95,9 @@ class Node:
         self.view = config.broker_view()
         #: What this node reports about itself.
         self.conditions = Conditions()
+        self.descriptors = environment.descriptors
+        if self.descriptors is not None:
+            self.descriptors.report_to(self.conditions)
         self.group_commit = GroupCommit(self.loop, self.executor)
         self.turns = Turns(self.loop)
         self.large_requests = LargeRequests(self.loop, self.executor, self.turns)
@@ -170,6 +176,7 @@ class Node:
                 executor=self._quorum_executor,
                 random=self.random,
                 on_failure=self.fail,
+                most_strangers=None if self.descriptors is None else self.descriptors.budget.strangers,
             ),
         )
 

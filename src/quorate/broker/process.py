@@ -6,16 +6,20 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import SystemRandom
 
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
+from quorate.broker.descriptor_budget import DescriptorBudget
+from quorate.broker.descriptors import DescriptorWatch, SpareDescriptors, settle_budget
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.loop_watchdog import LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.storage.os_disk import OsDisk
+from quorate.storage.pooled_disk import PooledDisk
 from quorate.transport.connection import ConnectionLimits
 from quorate.transport.reserved_address import ReservedAddress, listen_error
 from quorate.transport.server import ListenerConfig, Server
@@ -34,16 +38,18 @@ class SystemClock:
 def run_node(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
     """Run a node until SIGINT or SIGTERM."""
     with lock_data_dir(config.data_dir):
+        budget = settle_budget()
         try:
             import uvloop
         except ImportError:
-            asyncio.run(_run(config, on_ready))
+            asyncio.run(_run(config, budget, on_ready))
         else:
-            uvloop.run(_run(config, on_ready))
+            uvloop.run(_run(config, budget, on_ready))
 
 
-async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
+async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[[Address], None]) -> None:
     loop = asyncio.get_running_loop()
+    descriptors = DescriptorWatch(config.node_id, budget, loop)
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_requested.set)
@@ -54,10 +60,16 @@ async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
         environment = Environment(
             loop=loop,
             clock=SystemClock(),
-            disk=OsDisk(),
+            disk=PooledDisk(
+                OsDisk(),
+                budget.files,
+                spare=SpareDescriptors(budget.limit).lifted,
+                on_exhausted=descriptors.ran_out_in_any_thread,
+            ),
             executor=executor,
             quorum_executor=quorum_executor,
             random=SystemRandom(),
+            descriptors=descriptors,
         )
         node = Node(config, environment)
         watchdog = LoopWatchdog(loop, node.loop_holds)
@@ -66,6 +78,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
             await _serve(node, on_ready, stop_requested)
         finally:
             watchdog.stop()
+            descriptors.stop()
 
 
 async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested: asyncio.Event) -> None:
@@ -93,19 +106,21 @@ async def start_node(node: Node) -> Server:
 
 
 async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
-    config = node.config
+    config, descriptors = node.config, node.descriptors
     server = Server(
         node.loop,
         ListenerConfig(
             host=config.listen.host,
             port=config.listen.port,
             idle_timeout_ms=node.int_config("connections.max.idle.ms"),
+            most_connections=None if descriptors is None else descriptors.budget.connections,
             limits=ConnectionLimits(
                 max_frame_bytes=node.int_config("socket.request.max.bytes"),
                 send_buffer_bytes=node.int_config("socket.send.buffer.bytes"),
             ),
         ),
         lambda connection: Dispatcher(node, connection),
+        on_crowded=_nothing if descriptors is None else partial(descriptors.ran_out, "connection"),
     )
     try:
         await server.start(reserved.open())
@@ -114,6 +129,10 @@ async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
         raise listen_error(config.listen, error) from None
     logger.info("node started node=%s listen=%s", config.node_id, config.listen)
     return server
+
+
+def _nothing() -> None:
+    """What an in-process node does about the descriptors of a process that is not its own."""
 
 
 async def stop_node(node: Node, server: Server, *, hands_over: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from quorate.broker.config import Durability, NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
+from quorate.broker.descriptors import raise_limit
 from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.broker.process import SystemClock, start_node, stop_node
@@ -21,6 +22,7 @@ from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.metadata.config_definitions import ConfigValue
+from quorate.storage.pooled_disk import PooledDisk
 from quorate.testing.free_ports import free_ports
 from quorate.testing.unsynced_disk import UnsyncedDisk
 from quorate.transport.server import Server
@@ -66,6 +68,8 @@ class ClusterInProcess:
             self._folder = Path(tempfile.mkdtemp(prefix="quorate-"))
         self._node_configs = self._plan(self._folder)
         self._loop = _new_event_loop()
+        #: All nodes share the descriptors of the process, which belongs to the tests: half of those are left to them.
+        self._disk = PooledDisk(UnsyncedDisk(), raise_limit() // 2)
         self._executor = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="quorate-worker")
         self._thread = threading.Thread(target=self._loop.run_forever, name="quorate-cluster", daemon=True)
         self._thread.start()
@@ -132,7 +136,7 @@ class ClusterInProcess:
         return Environment(
             loop=self._loop,
             clock=SystemClock(),
-            disk=UnsyncedDisk(),
+            disk=self._disk,
             executor=self._executor,
             quorum_executor=self._executor,
             random=SystemRandom(),

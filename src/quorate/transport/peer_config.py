@@ -36,3 +36,13 @@ class PeerConfig(msgspec.Struct, frozen=True, kw_only=True):
     ping_interval_ms: int = 1000
     #: A connection on which nothing came for this long is given up.
     silence_timeout_ms: int = 5_000
+
+    def with_strangers(self, most: int | None) -> "PeerConfig":
+        """With no more connections of strangers than there are descriptors for."""
+        if most is None:
+            return self
+        return msgspec.structs.replace(
+            self,
+            max_unintroduced=max(1, min(self.max_unintroduced, most * 2 // 3)),
+            max_guests=max(1, min(self.max_guests, most // 3)),
+        )

@@ -18,6 +18,8 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     idle_timeout_ms: int = 600_000
+    #: As many as there are descriptors for; the newest beyond it is closed at once.
+    most_connections: int | None = None
     limits: ConnectionLimits = ConnectionLimits()
 
 
@@ -29,10 +31,13 @@ class Server:
         loop: asyncio.AbstractEventLoop,
         config: ListenerConfig,
         open_connection: Callable[[ServerConnection], FrameHandler],
+        on_crowded: Callable[[], None] = lambda: None,
     ) -> None:
+        """``on_crowded`` is called for each connection that there is no descriptor for."""
         self._loop = loop
         self._config = config
         self._open_connection = open_connection
+        self._on_crowded = on_crowded
         self._servers: list[asyncio.Server] = []
         self._connections: set[ServerConnection] = set()
         self._stopped = False
@@ -72,8 +77,12 @@ class Server:
 
     def connection_opened(self, connection: ServerConnection) -> FrameHandler:
         self._connections.add(connection)
+        most = self._config.most_connections
         if self._stopped:
             connection.end("the node stops")
+        elif most is not None and len(self._connections) > most:
+            self._on_crowded()
+            connection.abort("no descriptor is left for it")
         return self._open_connection(connection)
 
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:

@@ -79,6 +79,8 @@ class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     random: Random
     #: Told when this node cannot go on: its disk failed, or an invariant is broken.
     on_failure: Callable[[Exception], None]
+    #: Connections at the peer port that descriptors are left for; None where nobody counts them.
+    most_strangers: int | None = None
 
 
 class Quorum:
@@ -110,7 +112,7 @@ class Quorum:
         loop, random = environment.loop, environment.random
         self.peers: Peers | None = None
         if config.peer_listen is not None:
-            self.peers = Peers(loop, random, identity, PeerConfig(), self)
+            self.peers = Peers(loop, random, identity, PeerConfig().with_strangers(environment.most_strangers), self)
         self._leadership = Leadership(
             config.node_id,
             identity.cluster_id,
