@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from quorate.broker.log_settings import LogSettings, parse_log_settings
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId
@@ -43,6 +44,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     voters: Mapping[NodeId, Address] = msgspec.field(default_factory=dict)
     leader_placement: LeaderPlacement = LeaderPlacement.SPREAD
     stop_grace_ms: int = 5000
+    #: Of the process that runs the node.
+    log: LogSettings = LogSettings()
     #: Broker configs by their Kafka names.
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -123,6 +126,7 @@ def parse_node_config(text: str) -> NodeConfig:
     for key in _ADDRESS_KEYS:
         if key in raw:
             raw[key] = parse_address(_text_of(key, raw[key]))
+    raw["log"] = parse_log_settings(raw.get("log", {}))
     raw["voters"] = _parse_voters(raw.get("voters", {}))
     raw["configs"] = {name: _config_text(name, value) for name, value in raw.get("configs", {}).items()}
     try:

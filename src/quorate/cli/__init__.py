@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
+from quorate.broker.log_lines import LineFormatter
 from quorate.cli import (
     backup,
     cluster,
@@ -60,7 +61,9 @@ def main() -> None:
 
 def run(commands: typer.Typer, name: str) -> None:
     # What is tried again is no news to a user: the outcome is told in one sentence. A node keeps a log of its own.
-    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(message)s"))
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
     try:
         commands()
     except QuorateError as error:

@@ -46,6 +46,7 @@ class LocalNode:
             peer_listen=self.peer_address,
             cluster_id=cluster.cluster_id,
             voters=cluster.voters,
+            log_file=str(self.log_path),
             configs=cluster.configs,
         )
         self.config_path.write_text(file.text())

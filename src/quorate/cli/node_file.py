@@ -16,9 +16,12 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     voters: Mapping[NodeId, str]
     rack: str | None = None
+    #: Where its log goes; standard error where there is none.
+    log_file: str | None = None
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def text(self) -> str:
+        log = "" if self.log_file is None else f"\n[log]\nfile = {json.dumps(self.log_file)}\n"
         rack = "" if self.rack is None else f"rack = {json.dumps(self.rack)}\n"
         return (
             f"node_id = {self.node_id}\n"
@@ -29,6 +32,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
             + rack
             + "\n[voters]\n"
             + "".join(f"{node_id} = {json.dumps(address)}\n" for node_id, address in self.voters.items())
+            + log
             + "\n[configs]\n"
             + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in self.configs.items())
         )

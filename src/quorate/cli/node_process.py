@@ -1,11 +1,11 @@
 """One node of a local cluster as a child process, forked from this one so that all share what was imported once."""
 
 import gc
+import logging
 import os
 import signal
 import sys
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +14,8 @@ from quorate.kernel.errors import QuorateError
 
 _STOP_TIMEOUT_S = 15
 _POLL_S = 0.01
+#: What a child says in place of being ready, and why.
+_FAILED = "failed: "
 
 
 class Lifeline:
@@ -56,9 +58,11 @@ class NodeProcess:
         os.close(write_end)
 
     def wait_until_ready(self) -> None:
-        if not self._output.readline().startswith("ready: "):
+        line = self._output.readline()
+        if not line.startswith("ready: "):
             self.stop()
-            raise QuorateError(f"node {self.node_id} did not start: {self._last_log_line()}")
+            why = line.removeprefix(_FAILED).strip() if line.startswith(_FAILED) else self._last_log_line()
+            raise QuorateError(f"node {self.node_id} did not start: {why}")
 
     @property
     def is_running(self) -> bool:
@@ -93,7 +97,7 @@ def _become_node(config_path: Path, log_path: Path, lifeline: Lifeline, output: 
         os.setsid()  # Ctrl-C reaches the parent alone, which stops its nodes in good order.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         lifeline.let_go()
         for source, target in ((lifeline.for_children, 0), (output, 1), (log, 2)):
             os.dup2(source, target)
@@ -103,10 +107,13 @@ def _become_node(config_path: Path, log_path: Path, lifeline: Lifeline, output: 
         serve(config_path, until_stdin_closes=True)
         status = 0
     except QuorateError as error:
-        print(f"quorate: {error}", file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
+        with suppress(OSError):  # The parent may be gone.
+            print(f"{_FAILED}{error}", flush=True)
+        logging.getLogger(__name__).critical("node ended error=%s", error)
+    except BaseException as error:
+        logging.getLogger(__name__).critical("node ended error=%s", error, exc_info=True)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(status)

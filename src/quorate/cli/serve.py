@@ -1,6 +1,5 @@
 """``quorate serve``: run one node in this process."""
 
-import logging
 import os
 import signal
 import sys
@@ -26,16 +25,17 @@ def serve(
 
 def run_from_file(path: Path, when_ready: Callable[[], None]) -> None:
     from quorate.broker.config import parse_node_config
+    from quorate.broker.log_output import begin_log
     from quorate.broker.process import run_node
     from quorate.kernel.address import Address
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
     try:
         node_config = parse_node_config(path.read_text())
     except OSError as error:
         raise QuorateError(f"cannot read {path}: {error.strerror}") from None
     except QuorateError as error:
         raise QuorateError(f"{path}: {error}") from None
+    begin_log(node_config.log)
 
     def on_ready(address: Address) -> None:
         print(f"ready: {address}", flush=True)
