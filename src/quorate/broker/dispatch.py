@@ -30,6 +30,7 @@ from quorate.transport.outbox import Reply
 logger = logging.getLogger(__name__)
 
 _BARE_ERROR = Struct(">iih")
+_MOST_TOLD_FAILURES = 1000
 
 
 class Dispatcher:
@@ -62,7 +63,12 @@ class Dispatcher:
             if result is None:
                 return None
             if isinstance(result, Response) and (api.is_hot or not is_large(result)):
-                return encode_response(header.correlation_id, result, header.api_version)
+                try:
+                    return encode_response(header.correlation_id, result, header.api_version)
+                except ProtocolError as error:
+                    return self._unencodable(header, result, error)
+        except CloseConnection:
+            raise
         except Exception as error:
             raise self._failed(header, error) from error
         return asyncio.ensure_future(self._finish(api, header, result))
@@ -97,9 +103,14 @@ class Dispatcher:
             response = result if result is None or isinstance(result, Response) else await result
             if response is None:
                 return None
-            if not api.is_hot and is_large(response):
-                return await self._node.large_requests.encode(header, response)
-            return encode_response(header.correlation_id, response, header.api_version)
+            try:
+                if not api.is_hot and is_large(response):
+                    return await self._node.large_requests.encode(header, response)
+                return encode_response(header.correlation_id, response, header.api_version)
+            except ProtocolError as error:
+                return self._unencodable(header, response, error)
+        except CloseConnection:
+            raise
         except Exception as error:
             raise self._failed(header, error) from error
 
@@ -107,13 +118,27 @@ class Dispatcher:
         if header.api_key == ApiKey.API_VERSIONS:
             return encode_unsupported_api_versions(header.correlation_id, unsupported_version_response())
         known = find_api(header.api_key)
-        if known is not None and header.is_known and "error_code" in known.response_type.__struct_fields__:
-            refusal = known.response_type(error_code=ErrorCode.UNSUPPORTED_VERSION)
-            encoded = encode_response(header.correlation_id, refusal, header.api_version)
-            if encoded != encode_response(header.correlation_id, known.response_type(), header.api_version):
-                return encoded  # This version has room for the code.
+        if known is not None and header.is_known:
+            refusal = _bare_refusal(header, known.response_type, ErrorCode.UNSUPPORTED_VERSION)
+            if refusal is not None:
+                return refusal
         # The answer's shape is unknown; the correlation id and the code are what can be said.
         return [_BARE_ERROR.pack(6, header.correlation_id, ErrorCode.UNSUPPORTED_VERSION)]
+
+    def _unencodable(self, header: RequestHeader, response: Response, error: ProtocolError) -> Reply:
+        """Something in the answer is longer or larger than the protocol has room for: it is the client's own words."""
+        logger.warning(
+            "answer cannot be encoded api_key=%s api_version=%s client_id=%s peer=%s reason=%s",
+            header.api_key,
+            header.api_version,
+            header.client_id,
+            self._connection.peer_host,
+            error,
+        )
+        refusal = _bare_refusal(header, type(response), ErrorCode.UNKNOWN_SERVER_ERROR)
+        if refusal is None:
+            raise CloseConnection("the answer cannot be encoded")
+        return refusal
 
     def _refused(self, error: ProtocolError) -> CloseConnection:
         logger.info("request refused peer=%s reason=%s", self._connection.peer_host, error)
@@ -121,11 +146,37 @@ class Dispatcher:
 
     def _failed(self, header: RequestHeader, error: Exception) -> CloseConnection:
         logger.error(
-            "request failed api_key=%s api_version=%s client_id=%s peer=%s",
+            "request failed api_key=%s api_version=%s client_id=%s peer=%s error=%s",
             header.api_key,
             header.api_version,
             header.client_id,
             self._connection.peer_host,
-            exc_info=error,
+            repr(error),
+            exc_info=error if self._is_news(header, error) else None,
         )
         return CloseConnection("an internal error")
+
+    def _is_news(self, header: RequestHeader, error: Exception) -> bool:
+        """A traceback is told once: who sends the same request again and again does not fill the log with it."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = None if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
+        failure = header.api_key, type(error), place
+        told = self._node.told_failures
+        is_news = failure not in told and len(told) < _MOST_TOLD_FAILURES
+        if is_news:
+            told.add(failure)
+        return is_news
+
+
+def _bare_refusal(header: RequestHeader, response_type: type[Response], code: ErrorCode) -> Reply | None:
+    """An answer with nothing but the code; None where this version has no room for one."""
+    if "error_code" not in response_type.__struct_fields__:
+        return None
+    try:
+        plain = encode_response(header.correlation_id, response_type(), header.api_version)
+        refusal = encode_response(header.correlation_id, response_type(error_code=code), header.api_version)
+    except ProtocolError:
+        return None
+    return None if refusal == plain else refusal

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from quorate.kernel.clipped import MOST_CHARACTERS, clip
+
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
-#: Of one value in a message: longer than any path or sentence of ours.
-MOST_OF_A_VALUE = 1000
 #: Of a message, and of a traceback.
 MOST_OF_A_MESSAGE = 8000
 _INDENT = "    "
@@ -27,11 +27,6 @@ _DIRECTIVE = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_.]*)=)?%(?:%|[-#0 +]*\d*(?:\.\
 def escape(text: str) -> str:
     """On one line, and nothing in it that a terminal would obey."""
     return _UNPRINTABLE.sub(_escape_one, text)
-
-
-def clip(text: str, limit: int = MOST_OF_A_VALUE) -> str:
-    """The first part of a text that somebody else chose, and how much is left out."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
 class LineFormatter(logging.Formatter):
@@ -106,7 +101,7 @@ def _clip_value(value: object) -> object:
     """Numbers and the like stay what they are, for the sake of their formats."""
     if isinstance(value, str | bytes | BaseException | list | tuple | dict | set | frozenset):
         text = str(value)
-        return clip(text) if len(text) > MOST_OF_A_VALUE else value
+        return clip(text) if len(text) > MOST_CHARACTERS else value
     return value
 
 

@@ -105,6 +105,8 @@ class Node:
         self.incarnation = self.new_uuid()
         #: Turns of the loop that took too long. What runs the node counts them, where it watches.
         self.loop_holds = LoopHolds()
+        #: Kinds of failed requests whose traceback is in the log.
+        self.told_failures: set[object] = set()
         self.failure: Exception | None = None
         self.failed = asyncio.Event()
 

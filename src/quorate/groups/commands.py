@@ -5,6 +5,7 @@ route it to the shard that holds the group.
 """
 
 from collections.abc import Mapping
+from uuid import UUID
 
 import msgspec
 
@@ -20,6 +21,7 @@ from quorate.records.control import TransactionEnd
 
 NO_MEMBER_ID = MemberId("")
 NO_GENERATION = -1
+_MOST_OF_A_NAME = 255
 
 
 class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,11 @@ class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
     protocols: tuple[GroupProtocol, ...]  # In the member's order of preference.
     require_known_member_id: bool  # KIP-394: from JoinGroup 4 on a member joins with an id it was given.
     supports_skip_assignment: bool  # KIP-814: from JoinGroup 9 on a leader can be told not to assign.
+
+    def own_member_id(self, new_id: UUID) -> MemberId:
+        """For a member that comes without one: beginning with its name, which may be too long to be told in full."""
+        name = self.group_instance_id or self.client_id
+        return MemberId(f"{name[:_MOST_OF_A_NAME]}-{new_id}")
 
 
 class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):

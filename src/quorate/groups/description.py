@@ -17,6 +17,7 @@ from quorate.groups.consumer.group import ConsumerGroup
 from quorate.groups.consumer.settings import ConsumerGroupSettings
 from quorate.groups.group_book import GroupBook
 from quorate.groups.group_state import GroupState
+from quorate.kernel.clipped import clip
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
 
@@ -58,7 +59,7 @@ def describe_consumer_group(
     group = book.state.consumer_group(command.group_id)
     if group is None:
         kind = "is not a consumer group" if book.exists(command.group_id) else "not found"
-        message = f"Group {command.group_id} {kind}."
+        message = f"Group {clip(command.group_id)} {kind}."
         return DescribeConsumerGroupResult(
             error=ErrorCode.GROUP_ID_NOT_FOUND, message=message, group_id=command.group_id
         )

@@ -71,7 +71,7 @@ def _speaks_with(group: ClassicGroup, command: JoinGroup) -> bool:
 
 
 def _join_without_id(group: ClassicGroup, token: Token, command: JoinGroup, new_id: UUID, now_ms: int) -> list[Effect]:
-    member_id = MemberId(f"{command.group_instance_id or command.client_id}-{new_id}")
+    member_id = command.own_member_id(new_id)
     if group.roster.static_member(command.group_instance_id) is not None:
         return _replace_static_member(group, token, command, member_id, now_ms)
     if command.group_instance_id is None and command.require_known_member_id:

@@ -6,6 +6,8 @@ retriable is the one table here.
 
 from enum import IntEnum
 
+from quorate.kernel.clipped import clip
+
 
 class ErrorCode(IntEnum):
     UNKNOWN_SERVER_ERROR = -1
@@ -188,12 +190,16 @@ class QuorateError(Exception):
 
 
 class KafkaError(QuorateError):
-    """A failure that has a code on the wire. ``message`` is for people and may be sent to the client."""
+    """A failure that has a code on the wire. ``message`` is for people and may be sent to the client.
+
+    It is clipped, as it may name what a client has said: a text has two bytes for its length in an answer.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.name)
+        clipped = None if message is None else clip(message)
+        super().__init__(clipped or code.name)
         self.code = code
-        self.message = message
+        self.message = clipped
 
     @property
     def retriable(self) -> bool:

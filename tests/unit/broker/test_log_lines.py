@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from quorate.broker.log_lines import (
     MOST_OF_A_MESSAGE,
-    MOST_OF_A_VALUE,
     TEXT_FORMAT,
     JsonFormatter,
     LineFormatter,
     escape,
     fields_of,
 )
+from quorate.kernel.clipped import MOST_CHARACTERS
 
 TEXT = LineFormatter(TEXT_FORMAT)
 JSON = JsonFormatter()
@@ -74,8 +74,8 @@ def test_json_of_an_exception_is_one_line_too() -> None:
 def test_long_texts_are_clipped_and_what_comes_after_them_is_not() -> None:
     line = TEXT.format(record("request failed client_id=%s peer=%s", "x" * 100_000, "::1"))
 
-    assert line.endswith(f"x… ({100_000 - MOST_OF_A_VALUE} more characters) peer=::1")
-    assert len(TEXT.format(record("%s" * 100, *["y" * MOST_OF_A_VALUE] * 100))) < MOST_OF_A_MESSAGE + 200
+    assert line.endswith(f"x… ({100_000 - MOST_CHARACTERS} more characters) peer=::1")
+    assert len(TEXT.format(record("%s" * 100, *["y" * MOST_CHARACTERS] * 100))) < MOST_OF_A_MESSAGE + 200
     assert len(JSON.format(record("x", error=raised(ValueError("z" * 10**6))))) < 3 * MOST_OF_A_MESSAGE
 
 

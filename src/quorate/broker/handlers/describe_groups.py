@@ -9,6 +9,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.groups.commands import DescribeGroup, DescribeGroupResult
+from quorate.kernel.clipped import clip
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.describe_groups import (
@@ -35,7 +36,7 @@ async def _describe_one(node: Node, context: RequestContext, group_id: GroupId) 
     error, message = result.error, None
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
         if context.api_version >= _NOT_FOUND_FROM:
-            message = f"Group {group_id} not found."
+            message = f"Group {clip(group_id)} not found."
         else:
             error = ErrorCode.NONE  # Before KIP-1043 a group that is not there was told from its state, Dead.
     return DescribedGroup(

@@ -53,7 +53,7 @@ def _speaks_with(group: ConsumerGroup, command: JoinGroup) -> bool:
 
 
 def joining_id(command: JoinGroup, new_id: UUID) -> MemberId:
-    return command.member_id or MemberId(f"{command.group_instance_id or command.client_id}-{new_id}")
+    return command.member_id or command.own_member_id(new_id)
 
 
 def join(
