@@ -9,6 +9,7 @@ import typer
 
 from quorate.cli.cluster_options import BootstrapOption, open_client
 from quorate.cli.node_file import NodeFile
+from quorate.cli.private_files import make_private_folder, write_private
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
@@ -102,8 +103,8 @@ def _write(path: Path, file: NodeFile) -> None:
 
     parse_node_config(file.text())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text())
+        make_private_folder(path.parent)
+        write_private(path, file.text())
     except OSError as error:
         raise QuorateError(f"cannot write {path}: {error.strerror}") from None
     print(f"wrote {path}", flush=True)

@@ -13,6 +13,7 @@ import msgspec
 
 from quorate.cli.node_file import NodeFile
 from quorate.cli.node_process import Lifeline, NodeProcess, load_the_broker
+from quorate.cli.private_files import make_private_folder, write_private
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
@@ -38,7 +39,7 @@ class LocalNode:
         self.log_path = folder / "node.log"
 
     def start(self, cluster: "ClusterPlan", lifeline: Lifeline) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         file = NodeFile(
             node_id=self.node_id,
             data_dir=str(self.folder / "data"),
@@ -49,7 +50,7 @@ class LocalNode:
             log_file=str(self.log_path),
             configs=cluster.configs,
         )
-        self.config_path.write_text(file.text())
+        write_private(self.config_path, file.text())
         self.process = NodeProcess(self.node_id, self.config_path, self.log_path, lifeline)
 
 
@@ -75,7 +76,7 @@ class LocalCluster:
 
     def __enter__(self) -> "LocalCluster":
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
         except OSError as error:
             raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
         plan = self._plan()
@@ -161,9 +162,7 @@ class LocalCluster:
                 for node in self.nodes
             ],
         }
-        draft = self._path.with_suffix(".json.new")
-        draft.write_text(json.dumps(description, indent=2) + "\n")
-        draft.replace(self._path)
+        write_private(self._path, json.dumps(description, indent=2) + "\n")
 
 
 def _voter_count(nodes: int) -> int:

@@ -14,6 +14,9 @@ from quorate.kernel.disk import Buffer, VolumeSpace
 # The kernel refuses longer vectors (UIO_MAXIOV on Linux).
 _MAX_BUFFERS_PER_WRITE = 1024
 _TEMPORARY_SUFFIX = ".tmp"
+#: What is in the files is for nobody but the node, whatever the umask says.
+_OWNER_ONLY = 0o600
+_OWNER_ONLY_FOLDER = 0o700
 
 
 class OsFile:
@@ -81,7 +84,7 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-        return self._file_type(os.open(path, flags | os.O_CREAT if create else flags, 0o644))
+        return self._file_type(os.open(path, flags | os.O_CREAT if create else flags, _OWNER_ONLY))
 
     def replace(self, path: str, content: Buffer) -> None:
         temporary = path + _TEMPORARY_SUFFIX
@@ -109,7 +112,7 @@ class OsDisk:
             shutil.rmtree(path)
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, _OWNER_ONLY_FOLDER, exist_ok=True)
 
     def list_directory(self, path: str) -> list[str]:
         try:
@@ -125,7 +128,7 @@ class OsDisk:
             os.close(descriptor)
 
     def allocate(self, path: str, size_bytes: int) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
         finally:
