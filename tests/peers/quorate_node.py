@@ -12,7 +12,7 @@ QUORATE = Path(sys.executable).parent / "quorate"
 READY_PREFIX = "ready: "
 START_TIMEOUT_S = 30
 
-TomlValue = str | int | bool | Mapping[str, str]
+TomlValue = str | int | bool | Mapping[str, str] | Mapping[str, str | int]
 
 
 class QuorateNode:
@@ -129,4 +129,4 @@ def _toml_value(value: TomlValue) -> str:
         case str():
             return f'"{value}"'
         case Mapping():
-            return "{" + ", ".join(f'"{key}" = "{each}"' for key, each in value.items()) + "}"
+            return "{" + ", ".join(f'"{key}" = {_toml_value(each)}' for key, each in value.items()) + "}"
