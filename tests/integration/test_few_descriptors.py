@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from quorate.cli.cluster_options import open_client
 from quorate.client.topics import NewTopic
 from quorate.kernel.ids import TopicName
+from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port
 from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line
 
@@ -27,8 +31,14 @@ LIMITED = ["sh", "-c", f'ulimit -n {LIMIT} && exec "$@"', "sh"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Of a cluster that runs under the limit."""
+    with limited_cluster(tmp_path, free_port()) as folder:
+        yield folder
+
+
+@contextmanager
+def limited_cluster(tmp_path: Path, port: int) -> Iterator[Path]:
     folder = tmp_path / "cluster"
-    command = [*LIMITED, str(QUORATE), "up", "--nodes", "3", "--port", str(free_port()), "--data", str(folder)]
+    command = [*LIMITED, str(QUORATE), "up", "--nodes", "3", "--port", str(port), "--data", str(folder)]
     process = ChildProcess(command, tmp_path / "up.log")
     try:
         process.wait_for_output(ready_line, "the cluster to be ready", START_TIMEOUT_S)
@@ -106,6 +116,34 @@ def test_600_partitions_under_a_limit_of_256_all_take_writes(folder: Path) -> No
         assert f"WARNING quorate.broker.descriptors open files limit is low limit={LIMIT} " in log
         assert "Traceback" not in log
         assert " ERROR " not in log
+
+
+def test_600_partitions_are_there_again_after_a_restart_and_go_when_they_are_deleted(tmp_path: Path) -> None:
+    port = free_port()
+    with limited_cluster(tmp_path, port) as folder:
+        bootstrap = described(folder)["bootstrap_servers"]
+        with open_client(bootstrap) as client:
+            client.topics.create([NewTopic(name=TopicName("many"), partitions=PARTITIONS, replication_factor=3)])
+        SteadyProducer(bootstrap, b"before")
+        for node in described(folder)["nodes"]:
+            os.kill(node["pid"], signal.SIGKILL)
+
+    with limited_cluster(tmp_path, port) as folder:
+        bootstrap = described(folder)["bootstrap_servers"]
+        eventually(partial(leads_all, bootstrap), "all partitions to have their replicas in sync")
+        SteadyProducer(bootstrap, b"after")
+        assert sorted(read_all(bootstrap, 2 * PARTITIONS)) == sorted([b"before", b"after"] * PARTITIONS)
+        with open_client(bootstrap) as client:
+            client.topics.delete([TopicName("many")])
+        data = folder / "node-1" / "data"
+        eventually(lambda: not list(data.glob("many-*")), "the logs to be removed")
+        assert "Traceback" not in (folder / "node-1" / "node.log").read_text()
+
+
+def leads_all(bootstrap: str) -> bool:
+    with open_client(bootstrap) as client:
+        partitions = client.cluster.metadata().topics[TopicName("many")].partitions.values()
+    return all(partition.leader is not None and len(partition.isr) == 3 for partition in partitions)
 
 
 def test_a_crowd_of_connections_keeps_no_log_and_no_peer_from_its_descriptors(folder: Path) -> None:
