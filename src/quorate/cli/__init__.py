@@ -24,6 +24,7 @@ from quorate.cli import (
     up,
     verify,
 )
+from quorate.cli.missing_extra import missing_extra
 from quorate.kernel.errors import QuorateError
 
 app = typer.Typer(
@@ -68,4 +69,10 @@ def run(commands: typer.Typer, name: str) -> None:
         commands()
     except QuorateError as error:
         print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except ImportError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        print(f"{name}: {sentence}", file=sys.stderr)
         sys.exit(1)

@@ -1,0 +1,139 @@
+"""Quorate from its wheel, in an environment that has what a cluster needs and nothing that only an extra brings."""
+
+import os
+import subprocess
+import sys
+import venv
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from quorate.cli.missing_extra import missing_extra
+from tests.backup_commands import Finished
+
+ROOT = Path(__file__).parents[2]
+BACKUP_EXTRA = "pip install 'quorate[backup]'"
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the commands of a fresh environment."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = folder.glob("*.whl")
+    home = folder / "venv"
+    venv.create(home, symlinks=True)
+    install = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install"]
+    subprocess.run([*install, "--no-index", "--no-deps", str(wheel)], check=True, capture_output=True)
+    [packages] = home.glob("lib/python*/site-packages")
+    for name in _needed_by("quorate"):
+        _link(name, packages)
+    return home / "bin"
+
+
+def _needed_by(name: str) -> set[str]:
+    """The distributions that a plain ``pip install`` of this one would bring along."""
+    found: set[str] = set()
+    for text in distribution(name).requires or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            try:
+                found |= {requirement.name} | _needed_by(requirement.name)
+            except PackageNotFoundError:
+                continue  # For another system.
+    return found
+
+
+def _link(name: str, packages: Path) -> None:
+    there = distribution(name)
+    for top in {file.parts[0] for file in there.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        link = packages / top
+        if not link.exists():
+            link.symlink_to(Path(str(there.locate_file(top))).resolve())
+
+
+def run(programs: Path, *arguments: str, program: str = "quorate") -> Finished:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(programs / program), *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "any.yaml"
+    path.write_text("backup_id: nightly\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("program", ["quorate", "kafka-backup"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("backup", "--config", "CONFIG"),
+        ("restore", "--config", "CONFIG"),
+        ("verify", "--storage", "s3://bucket/path", "--backup-id", "nightly"),
+        ("verify", "--storage", "file:///tmp/x", "--backup-id", "nightly", "--deep"),
+        ("prune", "--storage", "s3://bucket/path", "--keep-last", "3"),
+        ("compact", "--storage", "s3://bucket/path", "--backup-id", "nightly"),
+        ("hold", "--storage", "s3://bucket/path", "--backup-id", "nightly"),
+        ("list-backups", "--storage", "s3://bucket/path"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:3]),
+)
+def test_command_without_its_extra_says_what_to_install(
+    programs: Path, config: str, arguments: tuple[str, ...], program: str
+) -> None:
+    done = run(programs, *(config if each == "CONFIG" else each for each in arguments), program=program)
+
+    assert done.status == 1
+    assert BACKUP_EXTRA in done.errors
+    assert len(done.errors.strip().splitlines()) == 1
+    assert done.errors.startswith(f"{program}: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "--output", "/tmp/x", "--storage", "s3://bucket/path", "--backup-id", "nightly"),
+        ("offsets", "show", "--config", "CONFIG"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_other_commands_of_the_extra_say_so_too(programs: Path, config: str, arguments: tuple[str, ...]) -> None:
+    done = run(programs, *(config if each == "CONFIG" else each for each in arguments))
+
+    assert done.status == 1
+    assert BACKUP_EXTRA in done.errors
+    assert len(done.errors.strip().splitlines()) == 1
+
+
+def test_cluster_needs_no_extra(programs: Path) -> None:
+    assert run(programs, "--version").output.startswith("quorate ")
+    assert run(programs, "backup", "--help").status == 0
+    # It gets as far as the network: everything that the command needs is there.
+    refused = run(programs, "topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert "127.0.0.1:1" in refused.errors
+    assert "Traceback" not in refused.errors
+
+
+def test_every_module_of_an_extra_is_known() -> None:
+    """What an extra requires in ``pyproject.toml`` is what the sentence is made from."""
+    modules: dict[str, set[str]] = {}
+    for module, owners in packages_distributions().items():
+        for owner in owners:
+            modules.setdefault(owner.lower().replace("_", "-"), set()).add(module)
+    for text in distribution("quorate").requires or ():
+        requirement = Requirement(text)
+        extra = next((each for each in ("backup", "connect", "delta", "iceberg") if f'"{each}"' in text), None)
+        if extra is None or requirement.name == "quorate":
+            continue
+        for module in modules.get(requirement.name.lower().replace("_", "-"), ()):
+            if not module.startswith("_"):
+                sentence = missing_extra(ModuleNotFoundError(name=module))
+                assert sentence is not None, f"{module} of {text}"
+                assert f"quorate[{extra}]" in sentence
