@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import msgspec
 import typer
 
+from quorate.__main__ import INTERRUPTED_STATUS
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
-    INTERRUPTED_STATUS,
     FormatOption,
     MasterOption,
     OutputFormat,

@@ -1,8 +1,12 @@
-"""Shows how far a job is: a live line on a terminal, a plain line now and then elsewhere. Writes to standard error."""
+"""Shows how far a job is: a live line on a terminal, a plain line now and then elsewhere. Writes to standard error.
+
+A terminal that was closed, or a pipe that nobody reads any more, is no reason for the job to fail.
+"""
 
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -39,7 +43,8 @@ class ProgressDisplay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
 
     def planned(self, plan: "Plan") -> None:
         partitions = sum(len(topic.partitions) for topic in plan.topics)
@@ -66,10 +71,11 @@ class ProgressDisplay:
     def say(self, line: str) -> None:
         if self._is_quiet:
             return
-        if self._live is not None:
-            self._live.console.print(line, highlight=False, markup=False)
-        else:
-            print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):
+            if self._live is not None:
+                self._live.console.print(line, highlight=False, markup=False)
+            else:
+                print(line, file=sys.stderr, flush=True)
 
     def _rates(self) -> str:
         progress = self._progress

@@ -1,16 +1,25 @@
 """Spark's loaded classes, kept between runs, so that the JVM starts in half the time (application class data sharing).
 
-The first run that finds no archive records its classes and writes them when its JVM ends; later runs map the file.
-Runs that start together each write a draft of their own and the last rename wins: all drafts are equally good. Where
-the cache cannot be written, runs start slowly and say nothing. Does I/O.
+A run maps the archive where there is one. The first that finds none starts ``class_recording`` in the background when
+its own work is done: writing an archive takes up to minutes, for which nobody waits. It is tried once, and again only
+after a week. Where the cache cannot be written, runs start slowly and say nothing. Does I/O.
 """
 
 import hashlib
 import os
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-_DRAFT_SUFFIX = ".draft"
+import quorate
+from quorate.pipeline.spark_settings import QUICK_START_JVM_OPTIONS
+
+_QUIET = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+_TRIED_AGAIN_AFTER_S = 7 * 24 * 3600
+_RECORDING = (sys.executable, "-m", "quorate.pipeline.class_recording")
 
 
 class ClassArchive:
@@ -19,34 +28,66 @@ class ClassArchive:
     def __init__(self, folder: Path, ingredients: list[str]) -> None:
         digest = hashlib.sha256("\n".join(ingredients).encode()).hexdigest()[:16]
         self.path = folder / f"spark-classes-{digest}.jsa"
-        self._draft = self.path.with_suffix(f".{os.getpid()}{_DRAFT_SUFFIX}")
-        self.is_recording = False
+        self._draft = self.path.with_suffix(".draft")
+        self._attempt = self.path.with_suffix(".attempt")
 
     def jvm_options(self) -> list[str]:
-        """Options that use the archive, or that record it; none where neither can be done."""
+        """Options that use the archive, where there is one."""
+        return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *_QUIET] if self.path.is_file() else []
+
+    def recording_options(self) -> list[str]:
+        """Options with which a JVM writes the archive at its end."""
+        return [f"-XX:ArchiveClassesAtExit={self._draft}", *_QUIET]
+
+    def begin_attempt(self) -> bool:
+        """Whether the caller is the one to record it: nobody else tries at the same time, or soon after."""
         if self.path.is_file():
-            return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-        if not self._can_write():
-            return []
-        self.is_recording = True
-        return [f"-XX:ArchiveClassesAtExit={self._draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-
-    def keep_recorded(self) -> None:
-        """Call when the JVM has ended. A draft that is not there, or not whole, is no loss."""
-        try:
-            self._draft.replace(self.path)
-        except OSError:
-            self.discard()
-
-    def discard(self) -> None:
-        self._draft.unlink(missing_ok=True)
-
-    def _can_write(self) -> bool:
+            return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if time.time() - self._attempt.stat().st_mtime > _TRIED_AGAIN_AFTER_S:
+                self._attempt.unlink()
+        except FileNotFoundError:
+            pass
         except OSError:
             return False
-        return os.access(self.path.parent, os.W_OK)
+        try:
+            self._attempt.open("x").close()
+        except OSError:
+            return False
+        return True
+
+    def keep(self) -> None:
+        """Call when the JVM that recorded it has ended in good order."""
+        with suppress(OSError):
+            self._draft.replace(self.path)
+            self._attempt.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self._draft.unlink(missing_ok=True)
+
+
+def class_archive(java: Path, environment: Mapping[str, str]) -> ClassArchive:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    ingredients = [str(java.resolve()), pyspark.__version__, str(home), *QUICK_START_JVM_OPTIONS]
+    with suppress(OSError):
+        ingredients.append((java.resolve().parent.parent / "release").read_text())
+    return ClassArchive(cache_folder(environment), ingredients)
+
+
+def record_in_background(command: Sequence[str] = _RECORDING) -> None:
+    """A process that outlives this one, and its terminal. It has no output and ends by itself."""
+    nowhere = subprocess.DEVNULL
+    paths = [str(Path(quorate.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    with suppress(OSError):
+        process = subprocess.Popen(
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment, cwd="/", start_new_session=True
+        )
+        process.returncode = 0  # Nobody waits for it: without this, its object would complain when it goes.
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:

@@ -16,14 +16,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from quorate.kernel.errors import QuorateError
-from quorate.pipeline.class_archive import ClassArchive, cache_folder
+from quorate.pipeline.class_archive import class_archive, record_in_background
 from quorate.pipeline.java import find_java
 from quorate.pipeline.package_zip import write_package_zip
 from quorate.pipeline.spark_driver import OpenedSpark
-from quorate.pipeline.spark_settings import QUICK_START_JVM_OPTIONS, SparkSettings, spark_conf
+from quorate.pipeline.spark_settings import SparkSettings, spark_conf
 
 _JVM_EXIT_TIMEOUT_S = 5
-_RECORDING_TIMEOUT_S = 60
 _CONNECT_PORT = 15002
 _CONNECT_TIMEOUT_S = 10
 
@@ -51,23 +50,18 @@ def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str
     from quorate.pipeline.classic_driver import ClassicDriver
     from quorate.pipeline.driver_jvm import DriverJvm
 
-    archive = _class_archive(find_java(os.environ))
+    archive = class_archive(find_java(os.environ), os.environ) if settings.keeps_classes else None
     package_zip = None if settings.is_local else write_package_zip(folder)
-    conf = spark_conf(settings, archive.jvm_options(), folder=folder, package_zip=package_zip)
-    jvm = DriverJvm(folder / "spark.log")
+    conf = spark_conf(settings, archive.jvm_options() if archive else [], folder=folder, package_zip=package_zip)
+    jvm = DriverJvm(folder)
     try:
-        session = jvm.start(conf, name)
-        yield ClassicDriver(session)
-    except BaseException:
-        jvm.kill()
-        archive.discard()
-        raise
-    if archive.is_recording:
-        say("keeping Spark's loaded classes, so that it starts in half the time from now on")
-        jvm.stop(_RECORDING_TIMEOUT_S)
-        archive.keep_recorded()
-    else:
+        yield ClassicDriver(jvm.start(conf, name))
         jvm.stop(_JVM_EXIT_TIMEOUT_S)
+    finally:
+        jvm.kill()  # Whatever is left of it: after an interrupt, all.
+    if archive is not None and archive.begin_attempt():
+        say("Spark's classes are being kept in the background, once, so that it starts in half the time from now on")
+        record_in_background()
 
 
 @contextlib.contextmanager
@@ -105,13 +99,3 @@ def _check_listening(remote: str) -> None:
     address = urlsplit(remote)
     host, port = address.hostname or "", address.port or _CONNECT_PORT
     socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
-
-
-def _class_archive(java: Path) -> ClassArchive:
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    ingredients = [str(java.resolve()), pyspark.__version__, str(home), *QUICK_START_JVM_OPTIONS]
-    with contextlib.suppress(OSError):
-        ingredients.append((java.resolve().parent.parent / "release").read_text())
-    return ClassArchive(cache_folder(os.environ), ingredients)

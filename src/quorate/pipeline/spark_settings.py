@@ -22,6 +22,10 @@ _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
 QUICK_START_JVM_OPTIONS = (_FIRST_COMPILER_ONLY, "-XX:+UseSerialGC")
 
 
+#: Among the settings of Spark, since those can be given everywhere: in files and on the command line.
+KEEP_CLASSES = "spark.quorate.keepClasses"
+
+
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     remote: str | None = None  # A Spark Connect server; then ``master`` means nothing.
@@ -31,6 +35,11 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         return self.remote is None and (self.master == "local" or self.master.startswith("local["))
+
+    @property
+    def keeps_classes(self) -> bool:
+        """Whether what the JVM has loaded is kept for the next start."""
+        return self.conf.get(KEEP_CLASSES, "true").strip().lower() != "false"
 
 
 def effective_master(master: str) -> str:
