@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quorate.cli.cluster_options import open_client
 from tests.compat.clients.client import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.reading import read_all
@@ -84,6 +85,35 @@ def test_port_that_is_taken_is_named_in_one_sentence(up: Up, tmp_path: Path) -> 
 
     assert str(port) in second.output()
     assert "Traceback" not in second.output()
+
+
+def test_folder_in_use_is_refused_and_not_a_byte_of_it_changes(up: Up, tmp_path: Path) -> None:
+    up(free_port())
+    files = [*(tmp_path / "cluster").glob("node-*/node.toml"), tmp_path / "cluster" / "cluster.json"]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    command = [str(QUORATE), "up", "--port", str(free_port()), "--data", str(tmp_path / "cluster")]
+    second = ChildProcess(command, tmp_path / "second.log")
+
+    eventually(lambda: not second.running, "the command to give up")
+
+    assert "is in use by another process: stop the cluster that runs there" in second.output()
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files} == before
+
+
+def test_broker_configs_and_hand_edits_are_there_at_the_next_start(up: Up, tmp_path: Path) -> None:
+    port = free_port()
+    up(port).stop()
+    file = tmp_path / "cluster" / "node-1" / "node.toml"
+    file.write_text(file.read_text() + '"num.partitions" = 5\n')
+
+    up(port)
+    client = ConfluentClient(f"127.0.0.1:{port}")
+    with closing(client.writer()) as writer:
+        writer.write("made-with-the-default", [Record(b"key", b"value", NOON_MS)])
+
+    with open_client(f"127.0.0.1:{port}") as admin:
+        [topic] = admin.cluster.metadata(["made-with-the-default"]).topics.values()
+        assert len(topic.partitions) == 5
 
 
 def described_nodes(folder: Path) -> list[dict[str, Any]]:

@@ -10,13 +10,13 @@ import msgspec
 import typer
 
 from quorate.__main__ import INTERRUPTED_STATUS
+from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     FormatOption,
     MasterOption,
     OutputFormat,
     RemoteOption,
-    interruptible,
 )
 from quorate.kernel.errors import QuorateError
 

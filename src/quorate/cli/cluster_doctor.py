@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.cluster_options import BootstrapOption
-from quorate.cli.spark_options import FormatOption, OutputFormat, interruptible
+from quorate.cli.interruption import interruptible
+from quorate.cli.spark_options import FormatOption, OutputFormat
 
 if TYPE_CHECKING:
     from quorate.cli.doctor.examination import Examination

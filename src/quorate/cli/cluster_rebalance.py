@@ -6,7 +6,7 @@ import typer
 
 from quorate.cli.cluster_moves import carry_out, show_plan
 from quorate.cli.cluster_options import BootstrapOption, open_client
-from quorate.cli.spark_options import interruptible
+from quorate.cli.interruption import interruptible
 
 
 def rebalance(

@@ -7,7 +7,7 @@ import typer
 
 from quorate.cli.cluster_moves import carry_out, show_plan, wait_for_moves
 from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
-from quorate.cli.spark_options import interruptible
+from quorate.cli.interruption import interruptible
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 

@@ -5,9 +5,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from quorate.cli.local_cluster import LocalCluster, NodePorts
+from quorate.cli.interruption import interruptible
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
+
+if TYPE_CHECKING:
+    from quorate.cli.local_cluster import LocalCluster
 
 _NODES = 3
 _TOPIC = "orders"
@@ -22,6 +27,11 @@ def demo() -> None:
         import confluent_kafka  # noqa: F401 - before anything is started
     except ImportError:
         raise QuorateError("the demo needs a Kafka client: pip install confluent-kafka") from None
+    with interruptible("nothing of the demo is left"):
+        _show()
+
+
+def _show() -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -42,7 +52,7 @@ def demo() -> None:
     console.print(table)
 
 
-def _steps(source: LocalCluster, target: LocalCluster, folder: Path) -> Iterator[tuple[str, str]]:
+def _steps(source: "LocalCluster", target: "LocalCluster", folder: Path) -> Iterator[tuple[str, str]]:
     # Only now: the client starts threads, and the nodes were forked from a process without any.
     from confluent_kafka import libversion
 
@@ -83,8 +93,11 @@ def _steps(source: LocalCluster, target: LocalCluster, folder: Path) -> Iterator
     yield "compare", f"every record, and group {_GROUP}, as at the source: SHA-256 {digest[:16]}…"
 
 
-def _cluster(folder: Path) -> LocalCluster:
-    return LocalCluster(folder, [NodePorts(_free_port(), _free_port()) for _ in range(_NODES)])
+def _cluster(folder: Path) -> "LocalCluster":
+    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.local_layout import Wishes
+
+    return LocalCluster(folder, Wishes(nodes=_NODES, port=_free_port()))
 
 
 def _listed(ends: dict[int, int]) -> str:
@@ -92,6 +105,12 @@ def _listed(ends: dict[int, int]) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """The first of a row of ports, one for each node."""
+    from quorate.cli.local_layout import is_free
+
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if all(is_free(Address("127.0.0.1", port + index)) for index in range(_NODES)):
+            return port

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,9 @@ class DemoBackup:
             backup={"rate_limit_bytes_per_second": _RATE_LIMIT_BYTES_PER_SECOND},
         )
         self._backup = _start("backup", "--config", config, "--format", "json")
-        while self._backup.poll() is None and not any(self._storage.glob("*/topics/**/*.partial")):
-            time.sleep(_POLL_S)
+        with _ended_with_the_demo(self._backup):
+            while self._backup.poll() is None and not any(self._storage.glob("*/topics/**/*.partial")):
+                time.sleep(_POLL_S)
 
     def kill_leader(self, producer: StockProducer) -> str:
         """End the node that leads a partition without a warning, and write to that partition."""
@@ -90,9 +93,20 @@ def _start(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
+@contextmanager
+def _ended_with_the_demo(process: "subprocess.Popen[str]") -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        process.communicate()
+        raise
+
+
 def _finish(process: "subprocess.Popen[str]", command: str) -> str:
     """The output of the command, or the sentence in which it says what is wrong."""
-    output, errors = process.communicate()
+    with _ended_with_the_demo(process):
+        output, errors = process.communicate()
     if process.returncode != 0:
         raise QuorateError(f"quorate {command} failed: {errors.strip().splitlines()[-1]}")
     return output

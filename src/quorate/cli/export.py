@@ -7,8 +7,9 @@ import msgspec
 import typer
 
 from quorate.cli.backup import read_backup_config
+from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption, interruptible
+from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

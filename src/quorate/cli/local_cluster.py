@@ -2,27 +2,17 @@
 
 import json
 import os
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-from uuid import uuid4
 
-import msgspec
-
-from quorate.cli.node_file import NodeFile
+from quorate.broker.config import NodeConfig
+from quorate.broker.data_dir_lock import lock_data_dir
+from quorate.cli.local_layout import Wishes, lay_out
 from quorate.cli.node_process import Lifeline, NodeProcess, load_the_broker
 from quorate.cli.private_files import make_private_folder, write_private
-from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId
-from quorate.metadata.cluster_ids import new_cluster_id
-
-
-class NodePorts(msgspec.Struct, frozen=True):
-    kafka: int
-    peer: int
 
 
 class LocalNode:
@@ -30,80 +20,76 @@ class LocalNode:
 
     process: NodeProcess
 
-    def __init__(self, node_id: int, ports: NodePorts, folder: Path) -> None:
-        self.node_id = NodeId(node_id)
-        self.address = f"127.0.0.1:{ports.kafka}"
-        self.peer_address = f"127.0.0.1:{ports.peer}"
-        self.folder = folder
-        self.config_path = folder / "node.toml"
-        self.log_path = folder / "node.log"
+    def __init__(self, config_path: Path, config: NodeConfig) -> None:
+        self.node_id = config.node_id
+        self.address = str(config.advertised or config.listen)
+        self.peer_address = str(config.peer_advertised or config.peer_listen)
+        self.cluster_id = config.cluster_id
+        self.config_path = config_path
+        self.log_path = config_path.with_name("node.log")
 
-    def start(self, cluster: "ClusterPlan", lifeline: Lifeline) -> None:
-        make_private_folder(self.folder)
-        file = NodeFile(
-            node_id=self.node_id,
-            data_dir=str(self.folder / "data"),
-            listen=self.address,
-            peer_listen=self.peer_address,
-            cluster_id=cluster.cluster_id,
-            voters=cluster.voters,
-            log_file=str(self.log_path),
-            configs=cluster.configs,
-        )
-        write_private(self.config_path, file.text())
+    def start(self, lifeline: Lifeline) -> None:
         self.process = NodeProcess(self.node_id, self.config_path, self.log_path, lifeline)
-
-
-class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What all nodes of a cluster are told alike."""
-
-    cluster_id: str
-    voters: Mapping[NodeId, str]
-    configs: Mapping[str, str]
 
 
 class LocalCluster:
     """A context manager: the nodes run inside the block. To be entered before any thread is started."""
 
-    def __init__(self, folder: Path, ports: Sequence[NodePorts]) -> None:
+    def __init__(self, folder: Path, wishes: Wishes, say: Callable[[str], None] = lambda _: None) -> None:
         self._folder = folder
-        self._lifeline: Lifeline | None = None
-        self.nodes = [LocalNode(index + 1, port, folder / f"node-{index + 1}") for index, port in enumerate(ports)]
+        self._wishes = wishes
+        self._say = say
+        self._held = ExitStack()
+        self.nodes: list[LocalNode] = []
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self.nodes)
 
     def __enter__(self) -> "LocalCluster":
+        with ExitStack() as held:
+            self._take_folder(held)
+            layout = lay_out(self._folder, self._wishes)
+            try:
+                layout.write()
+            except OSError as error:
+                raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
+            for line in layout.moved_ports:
+                self._say(line)
+            self.nodes = [LocalNode(path, config) for path, config in layout.nodes.items()]
+            load_the_broker()
+            lifeline = Lifeline()
+            held.callback(lifeline.close)
+            self._start(lifeline, held)
+            self._describe()
+            self._held = held.pop_all()
+        return self
+
+    def _take_folder(self, held: ExitStack) -> None:
         try:
             make_private_folder(self._folder)
         except OSError as error:
             raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
-        plan = self._plan()
-        for node in self.nodes:
-            for address in (node.address, node.peer_address):
-                _check_is_free(parse_address(address))
-        load_the_broker()
-        self._lifeline = Lifeline()
-        started = []
         try:
-            for node in self.nodes:
-                node.start(plan, self._lifeline)
-                started.append(node)
-            for node in self.nodes:
-                node.process.wait_until_ready()
-        except BaseException:
-            _stop(started)
-            raise
-        self._describe(plan)
-        return self
+            held.enter_context(lock_data_dir(str(self._folder)))
+        except QuorateError as error:
+            raise QuorateError(
+                f"{error}: stop the cluster that runs there, or name another folder with --data"
+            ) from None
+
+    def _start(self, lifeline: Lifeline, held: ExitStack) -> None:
+        started: list[LocalNode] = []
+        held.callback(_stop, started)
+        for node in self.nodes:
+            node.start(lifeline)
+            started.append(node)
+        for node in self.nodes:
+            node.process.wait_until_ready()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _stop(self.nodes)
-        if self._lifeline is not None:
-            self._lifeline.close()
+        self._held.close()
 
     def ends(self) -> Iterator[LocalNode]:
         """The nodes as they end, each once, until none is left."""
@@ -114,42 +100,14 @@ class LocalCluster:
                 running.remove(node)
                 yield node
 
-    def _plan(self) -> ClusterPlan:
-        count = len(self.nodes)
-        known = self._read_description()
-        if known is not None and known["node_count"] > count:
-            raise QuorateError(
-                f"{self._folder} holds a cluster of {known['node_count']} nodes: "
-                f"start it with --nodes {known['node_count']}, or name another folder with --data"
-            )
-        voters = self.nodes[: _voter_count(count)]
-        return ClusterPlan(
-            cluster_id=new_cluster_id(uuid4()) if known is None else known["cluster_id"],
-            voters={node.node_id: node.peer_address for node in voters},
-            configs={
-                "group.initial.rebalance.delay.ms": "0",  # One developer's consumers need not wait for others.
-                "default.replication.factor": str(min(count, 3)),
-                "min.insync.replicas": "2" if count >= 3 else "1",
-            },
-        )
-
-    def _read_description(self) -> dict[str, Any] | None:
-        try:
-            described = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise QuorateError(f"{self._path} cannot be read: {error}") from None
-        return {"cluster_id": described["cluster_id"], "node_count": len(described["nodes"])}
-
     @property
     def _path(self) -> Path:
         return self._folder / "cluster.json"
 
-    def _describe(self, plan: ClusterPlan) -> None:
-        """Write ``cluster.json``, by which scripts find the nodes, and the next start the cluster's id."""
+    def _describe(self) -> None:
+        """Write ``cluster.json``, by which scripts find the nodes."""
         description = {
-            "cluster_id": plan.cluster_id,
+            "cluster_id": self.nodes[0].cluster_id,
             "bootstrap_servers": self.bootstrap_servers,
             "nodes": [
                 {
@@ -163,21 +121,6 @@ class LocalCluster:
             ],
         }
         write_private(self._path, json.dumps(description, indent=2) + "\n")
-
-
-def _voter_count(nodes: int) -> int:
-    """An odd number: one more would have to agree, and none more may fail."""
-    return min(nodes if nodes % 2 else nodes - 1, 5)
-
-
-def _check_is_free(address: Address) -> None:
-    """Before anything starts, lest one node that cannot listen leaves the others without it."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address.host, address.port))
-        except OSError as error:
-            raise QuorateError(f"cannot listen on {address}: {error.strerror}; choose another --port") from None
 
 
 def _stop(nodes: Sequence[LocalNode]) -> None:

@@ -95,7 +95,7 @@ def _become_node(config_path: Path, log_path: Path, lifeline: Lifeline, output: 
     status = 1
     try:
         os.setsid()  # Ctrl-C reaches the parent alone, which stops its nodes in good order.
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         lifeline.let_go()

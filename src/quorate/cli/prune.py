@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, OutputFormat, interruptible
+from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

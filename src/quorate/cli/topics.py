@@ -6,6 +6,7 @@ import msgspec
 import typer
 
 from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
+from quorate.cli.config_pairs import parse_configs
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
@@ -34,7 +35,7 @@ def create(
     """Create topics."""
     from quorate.client.topics import BROKER_DEFAULT, NewTopic
 
-    configs = _parse_configs(config)
+    configs = parse_configs(config)
     new = [
         NewTopic(
             name=TopicName(name),
@@ -105,7 +106,7 @@ def alter(
     """Add partitions to a topic, or change its configs."""
     if partitions is None and not config and not delete_config:
         raise QuorateError("nothing to change: give --partitions, --config or --delete-config")
-    configs = _parse_configs(config)
+    configs = parse_configs(config)
     with open_client(bootstrap_server) as client:
         _existing(client, [name])
         if configs or delete_config:
@@ -123,16 +124,6 @@ def delete(names: NamesArgument, bootstrap_server: BootstrapOption) -> None:
         client.topics.delete(names)
     for name in names:
         print(f"deleted {name}")
-
-
-def _parse_configs(given: list[str] | None) -> dict[str, str]:
-    configs = {}
-    for text in given or ():
-        name, separator, value = text.partition("=")
-        if not separator or not name:
-            raise QuorateError(f"--config {text!r} is not of the form NAME=VALUE")
-        configs[name] = value
-    return configs
 
 
 def _existing(client: "KafkaClient", names: list[str]) -> "dict[TopicName, TopicMetadata]":

@@ -1,32 +1,47 @@
 """``quorate up``: a local cluster until Ctrl-C."""
 
-import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from quorate.cli.local_cluster import LocalCluster, NodePorts
+from quorate.cli.config_pairs import parse_configs
+from quorate.cli.interruption import raise_when_stopped
 from quorate.kernel.errors import QuorateError
-
-#: Nodes listen for each other on the ports this far above those for clients.
-_PEER_PORTS_ABOVE = 1000
 
 
 def up(
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes to run.")] = 3,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The Kafka port of the first node.")] = 19092,
+    nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes to run: 3 at the first start.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="The Kafka port of the first node: 19092 at the first start. The others have the next ones. For each "
+            "other they listen 1000 above, or on the next port that is free.",
+        ),
+    ] = None,
     data: Annotated[Path, typer.Option(help="The folder for the data, the logs and cluster.json.")] = Path(
         "quorate-data"
     ),
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="A broker config for all nodes; may be repeated."),
+    ] = None,
 ) -> None:
-    """Run a local cluster, one process a node, until Ctrl-C. What was written is there again at the next start."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # SIGINT too: a shell that starts the command in the background has it ignored.
-        signal.signal(number, _interrupt)
+    """Run a local cluster, one process a node, until Ctrl-C. What was written is there again at the next start.
+
+    The first start writes a node.toml for each node; later ones keep them, with whatever was changed in them by hand.
+    """
+    from quorate.cli.local_cluster import LocalCluster
+    from quorate.cli.local_layout import Wishes
+
+    wishes = Wishes(nodes=nodes, port=port, configs=parse_configs(config))
+    raise_when_stopped()
     try:
-        with LocalCluster(data.absolute(), _ports(port, nodes)) as cluster:
+        with LocalCluster(data.absolute(), wishes, _tell) as cluster:
             for node in cluster.nodes:
                 print(f"node {node.node_id}: {node.address} pid {node.process.pid} log {node.log_path}", flush=True)
             print(f"ready: {cluster.bootstrap_servers}", flush=True)
@@ -38,14 +53,9 @@ def up(
                 )
             raise QuorateError("all nodes have ended")
     except KeyboardInterrupt:
-        print("stopped", flush=True)
+        with suppress(OSError):  # There may be no terminal any more.
+            print("stopped", flush=True)
 
 
-def _ports(first: int, nodes: int) -> list[NodePorts]:
-    if first + _PEER_PORTS_ABOVE + nodes > 65536:
-        raise QuorateError(f"--port {first} leaves no room for the nodes' other ports: choose a lower one")
-    return [NodePorts(kafka=first + index, peer=first + _PEER_PORTS_ABOVE + index) for index in range(nodes)]
-
-
-def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a signal handler
-    raise KeyboardInterrupt
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
