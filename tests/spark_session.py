@@ -15,6 +15,7 @@ from quorate.pipeline.run_report import RunReport
 from quorate.pipeline.spark_driver import JobWatcher, OpenedSpark, SparkDriver
 from quorate.pipeline.spark_session import open_spark
 from quorate.pipeline.spark_settings import SparkSettings
+from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask, Work
 from tests.backup_commands import Backups
 
@@ -26,17 +27,25 @@ def local_spark() -> Iterator[OpenedSpark]:
 
 
 class QuietWatcher:
-    """Remembers the last plan and what was finished."""
+    """Remembers the last plan, what the run was doing, and how far its tasks were."""
 
     def __init__(self) -> None:
         self.plan: Plan | None = None
         self.finished: list[FinishedTask] = []
+        self.advanced: list[TaskAdvance] = []
+        self.phases: list[str] = []
 
     def planned(self, plan: Plan) -> None:
         self.plan = plan
 
     def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
         self.finished += finished
+
+    def tasks_advanced(self, advanced: Sequence[TaskAdvance]) -> None:
+        self.advanced += advanced
+
+    def phase(self, name: str) -> None:
+        self.phases.append(name)
 
 
 class InThisProcess:
@@ -101,6 +110,12 @@ class _WatcherWithEvent:
     def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
         self._during()
         self._watcher.tasks_finished(finished, finished_count)
+
+    def tasks_advanced(self, advanced: Sequence[TaskAdvance]) -> None:
+        self._watcher.tasks_advanced(advanced)
+
+    def phase(self, name: str) -> None:
+        self._watcher.phase(name)
 
 
 def run_in_process(

@@ -14,6 +14,7 @@ from quorate.pipeline.backup_run import BackupRuns, client_config
 from quorate.pipeline.spark_driver import SparkDriver
 from quorate.pipeline.spark_session import open_spark
 from quorate.pipeline.spark_settings import SparkSettings
+from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask
 
 
@@ -24,6 +25,12 @@ class _Nobody:
         pass
 
     def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
+        pass
+
+    def tasks_advanced(self, advanced: Sequence[TaskAdvance]) -> None:
+        pass
+
+    def phase(self, name: str) -> None:
         pass
 
 

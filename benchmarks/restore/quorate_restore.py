@@ -16,6 +16,7 @@ from quorate.pipeline.restore_target import target_client_config
 from quorate.pipeline.spark_driver import SparkDriver
 from quorate.pipeline.spark_session import open_spark
 from quorate.pipeline.spark_settings import SparkSettings
+from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask
 
 
@@ -26,6 +27,12 @@ class _Nobody:
         pass
 
     def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
+        pass
+
+    def tasks_advanced(self, advanced: Sequence[TaskAdvance]) -> None:
+        pass
+
+    def phase(self, name: str) -> None:
         pass
 
 

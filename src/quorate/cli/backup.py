@@ -104,7 +104,7 @@ class _Session:
 
         def start_spark() -> SparkDriver:
             if not started:
-                display.say("starting Spark")
+                display.phase("starting Spark")
                 opened = open_spark(spark, f"quorate backup {config.backup_id}", display.say)
                 started.append(stack.enter_context(opened))
             return started[0]
@@ -151,6 +151,7 @@ class _Session:
                 pause_s = min(pause_s * 2, _MAX_PAUSE_S)
             else:
                 rounds += 1
+                self._display.is_brief = True
                 pause_s = interval_s
                 if report is not None:
                     show_report(report, output_format)

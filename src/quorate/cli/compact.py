@@ -1,7 +1,6 @@
 """``quorate compact``: merge the small segments of a backup into larger ones, on Spark."""
 
 import contextlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -48,12 +47,12 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
     with (
         interruptible("what was merged counts once its manifest is committed, and the backup is whole either way"),
-        _Display("compact", is_quiet=output_format is OutputFormat.JSON) as display,
+        ProgressDisplay("compact", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
 
         def start_spark() -> "SparkDriver":
-            display.say("starting Spark")
+            display.phase("starting Spark")
             return stack.enter_context(open_spark(settings, f"quorate compact {backup_id}", display.say))
 
         run = CompactRun(location, catalog, start_spark)
@@ -61,14 +60,6 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     _show(report, output_format)
     if report.faults:
         raise typer.Exit(1)
-
-
-class _Display(ProgressDisplay):
-    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
-        from quorate.pipeline.run_progress import RunProgress
-
-        self.say(f"{what}: {format_bytes(sum(task_bytes))} in {len(task_bytes)} tasks")
-        self.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
 
 
 def _show(report: "CompactReport", output_format: OutputFormat) -> None:

@@ -62,7 +62,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
         interruptible("the table is not finished; the same command begins anew"),
         ProgressDisplay("export", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
-        display.say("starting Spark")
+        display.phase("starting Spark")
         with open_spark(_spark_settings(settings, master, remote), "quorate export", display.say) as spark:
             report = run_export(spark, request, _TaskDisplay(display))
     _show(report, output_format)

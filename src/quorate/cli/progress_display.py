@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from quorate.backup.planner import Plan
     from quorate.pipeline.run_progress import RunProgress
+    from quorate.pipeline.task_progress import TaskAdvance
     from quorate.pipeline.task_runner import FinishedTask
 
 _PLAIN_INTERVAL_S = 5.0
@@ -32,10 +33,14 @@ class ProgressDisplay:
         self._bar: TaskID | None = None
         self._progress = RunProgress([], [], 0)
         self._started = self._last_line = time.monotonic()
+        self._is_first_advance = True
+        #: For runs that repeat themselves: what they are doing is shown, but not said line by line.
+        self.is_brief = False
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty() and not self._is_quiet:
             self._live = _live_progress()
+            self._bar = self._live.add_task(self._verb, total=None, rates="")
             self._live.start()
         return self
 
@@ -46,22 +51,51 @@ class ProgressDisplay:
             with suppress(OSError):
                 self._live.stop()
 
+    def phase(self, name: str) -> None:
+        """What the run is doing from now on. Rates count from here: not the start of a JVM, nor the planning."""
+        self._restart_clock()
+        if self._live is not None and self._bar is not None:
+            has_progress = self._progress.task_count > 0 and not self._progress.is_done
+            self._live.update(self._bar, description=name, total=1.0 if has_progress else None, rates="")
+        elif not self.is_brief:
+            self.say(name)
+
     def planned(self, plan: "Plan") -> None:
         partitions = sum(len(topic.partitions) for topic in plan.topics)
-        size = format_bytes(plan.estimated_bytes)
-        self.say(f"{len(plan.topics)} topics, {partitions} partitions, about {size} to copy in {len(plan.tasks)} tasks")
+        what = f"{counted(len(plan.topics), 'topic')}, {counted(partitions, 'partition')}"
+        if plan.tasks:
+            size = format_bytes(plan.estimated_bytes)
+            self.say(f"{what}, about {size} to copy in {counted(len(plan.tasks), 'task')}")
+        elif not self.is_brief:
+            self.say(f"{what}, nothing new to copy")
         self.begin(type(self._progress).of_plan(plan))
+
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        """A job of so many tasks is about to run."""
+        self.phase(f"{what}: {format_bytes(sum(task_bytes))} in {counted(len(task_bytes), 'task')}")
+        self.begin(type(self._progress)(task_bytes, [frozenset()] * len(task_bytes), 0))
 
     def begin(self, progress: "RunProgress") -> None:
         self._progress = progress
-        self._started = self._last_line = time.monotonic()
-        if self._live is not None:
-            if self._bar is not None:
-                self._live.remove_task(self._bar)
-            self._bar = self._live.add_task(self._verb, total=1.0, rates="")
+        self._restart_clock()
+        if self._live is not None and self._bar is not None:
+            self._live.reset(self._bar, total=1.0 if progress.task_count else None, rates="")
 
     def tasks_finished(self, finished: "Sequence[FinishedTask]", finished_count: int) -> None:
         self._progress.update(finished, finished_count)
+        self._show()
+
+    def tasks_advanced(self, advanced: "Sequence[TaskAdvance]") -> None:
+        if advanced and self._is_first_advance:
+            self._restart_clock()  # Until now, Spark was getting its workers ready.
+            self._is_first_advance = False
+        self._progress.advance(advanced)
+
+    def _restart_clock(self) -> None:
+        self._started = self._last_line = time.monotonic()
+        self._is_first_advance = True
+
+    def _show(self) -> None:
         if self._live is not None and self._bar is not None:
             self._live.update(self._bar, completed=self._progress.fraction, rates=self._rates())
         elif time.monotonic() - self._last_line >= _PLAIN_INTERVAL_S:
@@ -105,6 +139,11 @@ def _live_progress() -> "Progress":
         console=Console(stderr=True),
         transient=True,
     )
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """1 topic, 2 topics; 1 copy, 2 copies where the plural is given."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_bytes(size_bytes: float) -> str:

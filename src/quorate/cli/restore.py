@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +31,7 @@ def restore(
     settings = _with_spark(read_restore_config(config), master, remote)
     with (
         interruptible("run the same restore again, and it goes on where it was"),
-        _Display("restore", is_quiet=output_format is OutputFormat.JSON) as display,
+        ProgressDisplay("restore", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
         report = _open_run(settings, display, stack).run(display, is_dry=dry_run)
@@ -47,14 +46,6 @@ def read_restore_config(path: Path) -> "RestoreConfig":
     except OSError as error:
         raise QuorateError(f"cannot read {path}: {error.strerror}") from None
     return parse_restore_config(text, os.environ, str(path))
-
-
-class _Display(ProgressDisplay):
-    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
-        from quorate.pipeline.run_progress import RunProgress
-
-        self.say(f"{what}: {format_bytes(sum(task_bytes))} in {len(task_bytes)} tasks")
-        self.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
 
 
 def _with_spark(config: "RestoreConfig", master: str | None, remote: str | None) -> "RestoreConfig":
@@ -83,7 +74,7 @@ def _open_run(config: "RestoreConfig", display: ProgressDisplay, stack: contextl
 
     def start_spark() -> SparkDriver:
         if not started:
-            display.say("starting Spark")
+            display.phase("starting Spark")
             opened = open_spark(spark, f"quorate restore {config.backup_id}", display.say)
             started.append(stack.enter_context(opened))
         return started[0]

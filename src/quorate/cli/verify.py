@@ -72,7 +72,7 @@ def _verify_deeply(
     from quorate.pipeline.verification import pack_segments, verify_on_spark
 
     settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
-    display.say("starting Spark")
+    display.phase("starting Spark")
     with open_spark(settings, f"quorate verify {inventory.backup_id}", display.say) as spark:
         tasks = pack_segments(inventory.segments)
         _begin(display, inventory, [sum(entry.size_bytes for entry in task) for task in tasks])

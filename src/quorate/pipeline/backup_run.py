@@ -61,12 +61,14 @@ class BackupRuns:
         started = time.monotonic()
         run_id = uuid.uuid4().hex
         config = self._config
+        watcher.phase("planning")
         previous, number = self._catalog.head()
         captured = self._capture(None if config.backup.mode is Mode.SNAPSHOT else previous)
         settings = PlannerSettings(range_bytes=config.backup.range_bytes)
         plan = plan_run(captured.cluster, previous, config.source.topics, config.backup.mode, settings)
         watcher.planned(plan)
         reports = self._copy(plan, run_id, watcher)
+        watcher.phase("committing")
         results = [result for report in reports for result in report.results]
         failures = [*captured.failures, *_unreadable(results), *self._truncated_meanwhile(plan)]
         merged = merge_results(plan, results, groups=captured.groups, failures=failures)
@@ -138,6 +140,7 @@ class BackupRuns:
                 config.backup.rate_limit_bytes_per_second, tasks=len(plan.tasks), slots=spark.slots()
             ),
         )
+        watcher.phase("copying")
         rows = spark.run(CopyTask(settings), [encode_task(task) for task in plan.tasks], watcher)
         return [decode_report(row) for row in rows]
 

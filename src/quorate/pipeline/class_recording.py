@@ -10,6 +10,7 @@ from pathlib import Path
 from quorate.pipeline.class_archive import ClassArchive, class_archive
 from quorate.pipeline.java import find_java
 from quorate.pipeline.spark_settings import SparkSettings, spark_conf
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import Outcome
 
 _PRIORITY = 19
@@ -42,12 +43,16 @@ def record(archive: ClassArchive, timeout_s: int = _WRITING_TIMEOUT_S) -> None:
             archive.discard()
 
 
-def _nothing(task: bytes) -> Outcome:
+def _nothing(task: bytes, report: Report = ignore, /) -> Outcome:  # noqa: ARG001 - as every kind of work
     return Outcome(task, 0, 0)
 
 
 class _Nobody:
     def tasks_finished(self, finished: object, finished_count: int) -> None: ...
+
+    def tasks_advanced(self, advanced: object) -> None: ...
+
+    def phase(self, name: str) -> None: ...
 
 
 if __name__ == "__main__":

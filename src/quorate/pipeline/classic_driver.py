@@ -1,12 +1,14 @@
 """Runs jobs on a session that has its own JVM: a local master or a cluster. Does I/O."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.sql import SparkSession
 
 from quorate.pipeline.spark_driver import JobWatcher, QueryWatcher, Result
 from quorate.pipeline.spark_job import SparkJob
+from quorate.pipeline.task_progress import ProgressListener
 from quorate.pipeline.task_runner import FinishedTask, TaskRunner, Work, collect_results
 
 
@@ -21,17 +23,30 @@ class ClassicDriver:
 
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         self._finished.value = []
-        runner = TaskRunner(work, tasks, self._finished)
+        listener = self._listener()
+        runner = TaskRunner(work, tasks, self._finished, None if listener is None else listener.address)
         job = self._start(lambda: collect_results(self._session, runner, len(tasks)))
         seen = 0
 
         def look() -> None:
             nonlocal seen
+            if listener is not None:
+                watcher.tasks_advanced(listener.advances())
             finished = list(self._finished.value)
             watcher.tasks_finished(finished[seen:], len(finished))
             seen = len(finished)
 
-        return job.watch(look)
+        try:
+            return job.watch(look)
+        finally:
+            if listener is not None:
+                listener.close()
+
+    def _listener(self) -> ProgressListener | None:
+        """Where the executors reach the driver. Without one, tasks count only when they end."""
+        with suppress(OSError):
+            return ProgressListener(self._context.getConf().get("spark.driver.host") or "127.0.0.1")
+        return None
 
     def query(self, action: Callable[[SparkSession], Result], watcher: QueryWatcher) -> Result:
         job = self._start(lambda: action(self._session))

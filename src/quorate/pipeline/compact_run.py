@@ -53,10 +53,12 @@ class CompactRun:
     def run(self, watcher: CompactWatcher, *, min_segment_bytes: int, max_segment_bytes: int) -> CompactReport:
         started = time.monotonic()
         run_id = uuid.uuid4().hex
+        watcher.phase("planning")
         manifest = self._newest()
         groups = plan_merges(manifest, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes)
         answers = self._merge(groups, manifest, run_id, watcher)
         merges = [Merge(group=each.group, merged=each.merged) for each in answers if each.merged is not None]
+        watcher.phase("committing")
         committed, taken = self._commit(merges, run_id)
         return CompactReport(
             backup_id=committed.backup_id,

@@ -15,6 +15,7 @@ from quorate.backup.manifest import SegmentEntry
 from quorate.backup.object_names import attempt_name
 from quorate.backup.storage import open_storage
 from quorate.backup.storage_url import StorageLocation
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import Outcome
 
 
@@ -39,13 +40,13 @@ class CompactTask:
     def __init__(self, settings: CompactSettings) -> None:
         self._settings = settings
 
-    def __call__(self, task: bytes) -> Outcome:
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
         groups = msgspec.msgpack.decode(task, type=list[MergeGroup])
-        answers = [self._merge(group) for group in groups]
+        answers = [self._merge(group, report) for group in groups]
         records = sum(0 if each.merged is None else each.merged.record_count for each in answers)
         return Outcome(msgspec.msgpack.encode(answers), sum(group.size_bytes for group in groups), records)
 
-    def _merge(self, group: MergeGroup) -> MergeAnswer:
+    def _merge(self, group: MergeGroup, report: Report) -> MergeAnswer:
         settings = self._settings
         try:
             merged = merge_segments(
@@ -57,4 +58,5 @@ class CompactTask:
             )
         except BackupError as error:
             return MergeAnswer(group=group, merged=None, fault=str(error))
+        report(group.size_bytes, merged.record_count)
         return MergeAnswer(group=group, merged=merged)

@@ -22,7 +22,7 @@ class ConnectDriver:
         return int(self._session.range(0, _ROWS_TO_SPREAD).select(spark_partition_id()).distinct().count())
 
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
-        runner, progress = TaskRunner(work, tasks, None), _Progress(len(tasks))
+        runner, progress = TaskRunner(work, tasks, None, None), _Progress(len(tasks))
         return self._run(
             lambda: collect_results(self._session, runner, len(tasks)),
             progress,

@@ -29,6 +29,7 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset
 from quorate.pipeline.range_copy import RangeCopy
 from quorate.pipeline.rate_limit import RateLimit
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import Outcome
 from quorate.pipeline.unreadable import find_sound_offset
 from quorate.records.errors import CorruptBatch
@@ -66,12 +67,12 @@ class CopyTask:
     def __init__(self, settings: CopySettings) -> None:
         self._settings = settings
 
-    def __call__(self, task: bytes) -> Outcome:
-        report = copy_ranges(self._settings, decode_task(task).ranges)
-        return Outcome(encode_report(report), report.batch_bytes, report.record_count)
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
+        copied = copy_ranges(self._settings, decode_task(task).ranges, report)
+        return Outcome(encode_report(copied), copied.batch_bytes, copied.record_count)
 
 
-def copy_ranges(settings: CopySettings, ranges: list[OffsetRange]) -> TaskReport:
+def copy_ranges(settings: CopySettings, ranges: list[OffsetRange], report: Report = ignore) -> TaskReport:
     started = time.monotonic()
     attempt = attempt_name(settings.run_id, uuid.uuid4().hex)
     storage = open_storage(settings.location)
@@ -81,7 +82,7 @@ def copy_ranges(settings: CopySettings, ranges: list[OffsetRange]) -> TaskReport
         for group in _groups(ranges):
             copies = [_new_copy(settings, storage, each, attempt) for each in group]
             try:
-                _copy_together(client, copies, settings.isolation, limit)
+                _copy_together(client, copies, settings.isolation, limit, report)
             except BaseException:
                 for copy in copies:
                     copy.abort()
@@ -114,7 +115,9 @@ def decode_report(data: bytes) -> TaskReport:
     return msgspec.msgpack.decode(data, type=TaskReport)
 
 
-def _copy_together(client: KafkaClient, copies: list[RangeCopy], isolation: IsolationLevel, limit: RateLimit) -> None:
+def _copy_together(
+    client: KafkaClient, copies: list[RangeCopy], isolation: IsolationLevel, limit: RateLimit, report: Report
+) -> None:
     """Until each has its result. One that met a gap is asked for again, behind it."""
     unfinished = copies
     while unfinished:
@@ -124,8 +127,9 @@ def _copy_together(client: KafkaClient, copies: list[RangeCopy], isolation: Isol
         for item in client.fetch_ranges(wanted, isolation=isolation, include_batch_across_end=True):
             copy = by_partition[item.range.name]
             if not isinstance(item, RangeFailed):
-                size_bytes = len(item.data)
+                size_bytes, records_before = len(item.data), copy.record_count
                 copy.take(item)
+                report(size_bytes, copy.record_count - records_before)
                 limit.take(size_bytes)
             elif isinstance(item.error, CorruptBatch):
                 broken.append(copy)

@@ -74,6 +74,7 @@ class RestoreRun:
 
     def run(self, watcher: RestoreWatcher, *, is_dry: bool = False) -> RestoreReport:
         started = time.monotonic()
+        watcher.phase("planning")
         with KafkaClient(self._client_config) as client:
             target = RestoreTarget(client)
             digest = settings_digest(self._config, target.cluster_id)
@@ -85,6 +86,7 @@ class RestoreRun:
             if opened is None:
                 opened = self._begin(self._ledger.id_after(latest, digest), client, target, watcher)
             written = self._write_the_rest(opened, target, watcher)
+            watcher.phase("committing")
             groups = self._finish(opened, client, target)
             return _report(opened.plan, opened, written, groups, time.monotonic() - started)
 

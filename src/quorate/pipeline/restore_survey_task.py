@@ -11,6 +11,7 @@ from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, TopicName
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import Outcome
 
 
@@ -37,15 +38,15 @@ class SurveyTask:
     def __init__(self, location: StorageLocation) -> None:
         self._location = location
 
-    def __call__(self, task: bytes) -> Outcome:
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
         requests = msgspec.msgpack.decode(task, type=list[SurveyRequest])
         storage = open_storage(self._location)
-        answers = [_answer(storage, request) for request in requests]
+        answers = [_answer(storage, request, report) for request in requests]
         records = sum(0 if answer.survey is None else answer.survey.record_count for answer in answers)
         return Outcome(msgspec.msgpack.encode(answers), sum(request.size_bytes for request in requests), records)
 
 
-def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
+def _answer(storage: ObjectStorage, request: SurveyRequest, report: Report) -> SurveyAnswer:
     surveyor = Surveyor(request.rules, request.losses)
     for index, entry in enumerate(request.segments):
         try:
@@ -55,6 +56,7 @@ def _answer(storage: ObjectStorage, request: SurveyRequest) -> SurveyAnswer:
                 surveyor.add_whole_segment(index, entry)
             else:
                 surveyor.add_segment(index, entry, verified_batches(source, entry))
+            report(entry.size_bytes, entry.record_count)
         except BackupError as error:
             return SurveyAnswer(topic=request.topic, survey=None, damage=str(error))
         except QuorateError as error:

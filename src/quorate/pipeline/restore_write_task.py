@@ -25,6 +25,7 @@ from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName
 from quorate.pipeline.rate_limit import RateLimit
 from quorate.pipeline.restore_partition_writer import PartitionWriter
 from quorate.pipeline.restore_stream import PartitionAssignment
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import Outcome
 
 # A writer sends nothing again that is older than this without looking at its claim, and at where the partition ends.
@@ -61,12 +62,15 @@ class WriteTask:
     def __init__(self, settings: WriteSettings) -> None:
         self.settings = settings
 
-    def __call__(self, task: bytes) -> Outcome:
-        written = write_lanes(self.settings, msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]]))
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
+        lanes = msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]])
+        written = write_lanes(self.settings, lanes, report)
         return Outcome(msgspec.msgpack.encode(written), written.batch_bytes, written.record_count)
 
 
-def write_lanes(settings: WriteSettings, lanes: list[list[PartitionAssignment]]) -> TaskWritten:
+def write_lanes(
+    settings: WriteSettings, lanes: list[list[PartitionAssignment]], report: Report = ignore
+) -> TaskWritten:
     claims = [_claim(settings, lane) for lane in lanes]
     if not all(claim.is_first for lane in claims for claim in lane):
         time.sleep(TAKE_OVER_S)
@@ -77,7 +81,7 @@ def write_lanes(settings: WriteSettings, lanes: list[list[PartitionAssignment]])
     )
     with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
         _check_topics(client, settings.topic_ids, [each for lane in lanes for each in lane])
-        writers = Lanes(settings, client, sender).write(lanes, claims)
+        writers = Lanes(settings, client, sender, report).write(lanes, claims)
         return TaskWritten(
             record_count=sum(writer.record_count for writer in writers),
             batch_bytes=sum(writer.batch_bytes for writer in writers),
@@ -88,9 +92,12 @@ def write_lanes(settings: WriteSettings, lanes: list[list[PartitionAssignment]])
 class Lanes:
     """Writes the partitions of a task, one of each lane at a time. What one raises ends all."""
 
-    def __init__(self, settings: WriteSettings, client: KafkaClient, sender: KafkaClient) -> None:
+    def __init__(
+        self, settings: WriteSettings, client: KafkaClient, sender: KafkaClient, report: Report = ignore
+    ) -> None:
         self._settings = settings
         self._client = client
+        self._report = report
         self._producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
         self._storage = open_storage(settings.location)
         self._limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
@@ -103,7 +110,7 @@ class Lanes:
             for lane, own in zip(lanes, claims, strict=True)
         ]
         try:
-            return write_in_lanes(writers, self._producer)
+            return write_in_lanes(writers, self._producer, self._report)
         except TopicReplaced as error:
             raise _deleted(error.partition.topic) from None
 
@@ -115,12 +122,18 @@ class Lanes:
             assignment,
             claim,
             topic_id=self._settings.topic_ids[assignment.topic],
-            on_sent=self._limit.take,
+            on_sent=self._sent,
             patience_s=self._settings.client.retry_timeout_ms / 1000,
         )
 
+    def _sent(self, size_bytes: int) -> None:
+        self._report(size_bytes, 0)
+        self._limit.take(size_bytes)
 
-def write_in_lanes(lanes: Sequence[deque[PartitionWriter]], producer: IdempotentProducer) -> list[PartitionWriter]:
+
+def write_in_lanes(
+    lanes: Sequence[deque[PartitionWriter]], producer: IdempotentProducer, report: Report = ignore
+) -> list[PartitionWriter]:
     """Until the target has every record. The writers, in the order in which they were done."""
     done: list[PartitionWriter] = []
     at_work: dict[TopicPartition, tuple[PartitionWriter, deque[PartitionWriter]]] = {}
@@ -154,7 +167,9 @@ def write_in_lanes(lanes: Sequence[deque[PartitionWriter]], producer: Idempotent
         for outcome in producer.step(_LOOK_MS) if paused else producer.step():
             writer, _ = at_work[outcome.partition]
             if isinstance(outcome, ProducedBatch):
+                records_before = writer.record_count
                 writer.produced(outcome)
+                report(0, writer.record_count - records_before)
             else:
                 writer.ended(outcome.error)
                 settle(writer)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask, Work
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ class JobWatcher(Protocol):
 
     def tasks_finished(self, finished: Sequence[FinishedTask], finished_count: int) -> None:
         """``finished`` has those that are new, where the session can tell them; ``finished_count`` counts all."""
+        ...
+
+    def tasks_advanced(self, advanced: Sequence[TaskAdvance]) -> None:
+        """Those that have said since the last time how far they are, where the session can be told."""
+        ...
+
+    def phase(self, name: str) -> None:
+        """What the run is doing from now on."""
         ...
 
 

@@ -6,8 +6,10 @@ data.
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from quorate.pipeline.task_progress import ProgressAddress, ProgressReporter, Report, ignore
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,14 +31,24 @@ class Outcome(NamedTuple):
     record_count: int
 
 
-Work = Callable[[bytes], Outcome]
+class Work(Protocol):
+    """What a task does. It reports what it has done while it is at it."""
+
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome: ...
 
 
 class TaskRunner:
-    def __init__(self, work: Work, tasks: Sequence[bytes], finished: "Accumulator[list[FinishedTask]] | None") -> None:
+    def __init__(
+        self,
+        work: Work,
+        tasks: Sequence[bytes],
+        finished: "Accumulator[list[FinishedTask]] | None",
+        progress: ProgressAddress | None,
+    ) -> None:
         self._work = work
         self._tasks = tasks
         self._finished = finished
+        self._progress = progress
 
     def __call__(self, batches: "Iterator[pyarrow.Array]") -> "Iterator[pyarrow.Array]":
         import pyarrow
@@ -47,10 +59,19 @@ class TaskRunner:
         gc.freeze()
 
     def _run(self, index: int) -> bytes:
-        outcome = self._work(self._tasks[index])
+        outcome = self._reported(index)
         if self._finished is not None:
             self._finished.add([FinishedTask(index, outcome.size_bytes, outcome.record_count)])
         return outcome.result
+
+    def _reported(self, index: int) -> Outcome:
+        if self._progress is None:
+            return self._work(self._tasks[index])
+        reporter = ProgressReporter(self._progress, index)
+        try:
+            return self._work(self._tasks[index], reporter)
+        finally:
+            reporter.close()
 
 
 def collect_results(session: "SparkSession", runner: TaskRunner, count: int) -> list[bytes]:

@@ -18,6 +18,7 @@ from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
 from quorate.backup.storage_url import StorageLocation
 from quorate.pipeline.backup_inventory import Damage, Inventory
 from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
+from quorate.pipeline.task_progress import Report, ignore
 from quorate.pipeline.task_runner import FinishedTask, Outcome
 
 _THREADS = 4
@@ -42,10 +43,14 @@ class DeepCheck:
     def __init__(self, location: StorageLocation) -> None:
         self._location = location
 
-    def __call__(self, task: bytes) -> Outcome:
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
         entries = msgspec.msgpack.decode(task, type=list[SegmentEntry])
         storage = open_storage(self._location)
-        damages = [damage for entry in entries if (damage := _check(storage, entry, verify_deeply)) is not None]
+        damages: list[Damage] = []
+        for entry in entries:
+            damage = _check(storage, entry, verify_deeply)
+            damages += [] if damage is None else [damage]
+            report(entry.size_bytes, entry.record_count)
         size_bytes, records = sum(each.size_bytes for each in entries), sum(each.record_count for each in entries)
         return Outcome(msgspec.msgpack.encode(damages), size_bytes, records)
 

@@ -1,11 +1,13 @@
 """What users see while a job runs: a live line on a terminal, plain lines elsewhere."""
 
 import io
+from typing import Any
 
 import pytest
 
-from quorate.cli.progress_display import ProgressDisplay
+from quorate.cli.progress_display import ProgressDisplay, counted
 from quorate.pipeline.run_progress import RunProgress
+from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask
 
 MB = 1_000_000
@@ -43,6 +45,76 @@ def test_plain_lines_say_topics_rates_and_time_left(
     shown = capsys.readouterr()
     assert shown.err == "backup: 75%, 1/2 topics, 1/2 tasks, 5.0 MB/s, 10,000 records/s, 2 s left\n"
     assert shown.out == ""
+
+
+def test_rate_and_time_left_count_from_the_first_task_and_not_from_the_start_of_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    with ProgressDisplay("backup") as display:
+        display.phase("planning")
+        display.begin(two_tasks())
+        display.phase("starting Spark")
+        clock.now_s += 600
+        display.phase("copying")
+        clock.now_s += 60  # Spark is getting its workers ready.
+        display.tasks_advanced([TaskAdvance(0, 0, 0)])
+        clock.now_s += 6
+        display.tasks_advanced([TaskAdvance(0, 10 * MB, 12_000)])
+        display.tasks_finished([], 0)
+        display.phase("committing")
+
+    assert capsys.readouterr().err.splitlines() == [
+        "planning",
+        "starting Spark",
+        "copying",
+        "backup: 25%, 0/2 topics, 0/2 tasks, 1.7 MB/s, 2,000 records/s, 18 s left",
+        "committing",
+    ]
+
+
+def test_one_is_no_plural() -> None:
+    assert [counted(number, "topic") for number in (0, 1, 2, 1_000)] == [
+        "0 topics",
+        "1 topic",
+        "2 topics",
+        "1,000 topics",
+    ]
+    assert counted(2, "copy", "copies") == "2 copies"
+
+
+class ClosedTerminal(Terminal):
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_terminal_that_is_gone_does_not_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal in (True, False):
+        closed = ClosedTerminal()
+        monkeypatch.setattr(closed, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr("sys.stderr", closed)
+        monkeypatch.setattr("quorate.cli.progress_display._live_progress", _live_line_that_fails)
+        with ProgressDisplay("backup") as display:
+            display.say("starting Spark")
+            display.phase("copying")
+
+
+def _live_line_that_fails() -> Any:
+    class Fails:
+        console = ClosedTerminal()
+
+        def add_task(self, *arguments: object, **settings: object) -> int:
+            return 0
+
+        def start(self) -> None: ...
+
+        def update(self, *arguments: object, **settings: object) -> None: ...
+
+        def stop(self) -> None:
+            raise OSError(5, "Input/output error")
+
+    Fails.console.print = lambda *arguments, **settings: Fails.console.write("")  # type: ignore[attr-defined]
+    return Fails()
 
 
 def test_plain_lines_come_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

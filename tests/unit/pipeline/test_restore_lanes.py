@@ -48,6 +48,7 @@ class FakeWriter:
     """Done after one batch. ``trouble`` is what it raises, or how often it pauses before."""
 
     def __init__(self, producer: FakeProducer, index: int, *, is_written: bool = False, trouble: int | str = 0) -> None:
+        self.record_count = 0
         self.name = name(index)
         self.is_done = False
         self.paused_until: float | None = None
