@@ -157,7 +157,16 @@ class ProcessCluster:
     def remove_node(self, node_id: int, within_s: float = 90) -> str | None:
         """As an operator does; returns what the command said if it failed."""
         others = ",".join(node.bootstrap for each, node in self._nodes.items() if each != node_id)
-        command = [str(QUORATE), "cluster", "remove-node", "--bootstrap-server", others, "--node-id", str(node_id)]
+        command = [
+            str(QUORATE),
+            "cluster",
+            "remove-node",
+            "--bootstrap-server",
+            others,
+            "--node-id",
+            str(node_id),
+            "--yes",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
         if done.returncode != 0:
             return done.stderr[-500:]

@@ -39,8 +39,8 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def quorate(cluster: ClusterInProcess, *arguments: str) -> Outcome:
-    result = CliRunner().invoke(app, [*arguments, "--bootstrap-server", cluster.bootstrap_servers])
+def quorate(cluster: ClusterInProcess, *arguments: str, answers: str = "") -> Outcome:
+    result = CliRunner().invoke(app, [*arguments, "--bootstrap-server", cluster.bootstrap_servers], input=answers)
     if isinstance(result.exception, QuorateError):
         return Outcome(1, result.stdout, str(result.exception))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -70,6 +70,31 @@ def start_joiner(cluster: ClusterInProcess, folder: Path, node_id: int, *options
     process = ChildProcess(command, folder.with_suffix(".log"))
     process.wait_for_output(ready_line, "the new node to be ready", START_TIMEOUT_S)
     return process
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("topics", "delete", "orders"), ("cluster", "remove-node", "--node-id", "4001")],
+    ids=["topics delete", "remove-node"],
+)
+def test_what_cannot_be_brought_back_is_asked_for_and_never_done_by_a_script_without_yes(
+    cluster: ClusterInProcess, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, "orders", partitions=1, replication_factor=1)
+
+    refused = quorate(cluster, *arguments)
+    with monkeypatch.context() as terminal:
+        terminal.setattr("quorate.cli.confirmation._can_answer", lambda: True)
+        declined = quorate(cluster, *arguments, answers="n\n")
+        assert "orders" in quorate(cluster, "topics", "list").output
+        assert len(status(cluster)["nodes"]) == 3
+        agreed = quorate(cluster, *arguments, answers="y\n")
+
+    assert refused.status == 1
+    assert "add --yes" in refused.error
+    assert declined.status == 1
+    assert "nothing was changed" in declined.output
+    assert agreed.status == 0, agreed
 
 
 def test_status_shows_a_healthy_cluster(cluster: ClusterInProcess) -> None:
@@ -127,7 +152,7 @@ def test_node_joins_takes_its_share_and_leaves_again(cluster: ClusterInProcess, 
     assert [node["leaders"] for node in found["nodes"]] == [2, 2, 2, 2]
     assert found["healthy"], found
 
-    removed = quorate(cluster, "cluster", "remove-node", "--node-id", "8")
+    removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "8")
     assert removed.status == 0, removed
     found = status(cluster)
     assert [node["node_id"] for node in found["nodes"]] == [7, 100, 4001]
@@ -141,7 +166,7 @@ def test_node_that_is_down_is_removed(cluster: ClusterInProcess) -> None:
     create(cluster, "orders", partitions=3, replication_factor=2)
     cluster.kill(4001)
 
-    assert quorate(cluster, "cluster", "remove-node", "--node-id", "4001").status == 0
+    assert quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001").status == 0
 
     found = status(cluster)
     assert [node["node_id"] for node in found["nodes"]] == [7, 100]
@@ -161,12 +186,12 @@ def test_removal_that_was_cut_short_is_finished_by_the_next(cluster: ClusterInPr
             client.brokers.unregister(gone, even_with_replicas=True)
         assert gone in client.quorum.describe().members
 
-        removed = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+        removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001")
 
         assert removed.status == 0, removed
         assert sorted(client.quorum.describe().members) == [7, 100]
     assert status(cluster)["healthy"], status(cluster)
-    again = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+    again = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001")
     assert "the cluster has no node 4001" in again.error
 
 
@@ -181,7 +206,7 @@ def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(
 
     monkeypatch.setattr("quorate.cli.cluster_image.describe_image", describe)
 
-    removed = quorate(cluster, "cluster", "remove-node", "--node-id", "4001")
+    removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001")
 
     assert removed.status == 0, removed
     found = status(cluster)
@@ -192,12 +217,12 @@ def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(
 def test_removal_is_refused_where_the_replicas_have_nowhere_to_go(cluster: ClusterInProcess) -> None:
     create(cluster, "orders")
 
-    refused = quorate(cluster, "cluster", "remove-node", "--node-id", "7")
+    refused = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "7")
 
     assert refused.status == 1
     assert "No broker is left to take the replica of orders-0" in refused.error
     assert len(status(cluster)["nodes"]) == 3
-    removed = quorate(cluster, "cluster", "remove-node", "--node-id", "7", "--force")
+    removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "7", "--force")
     assert (removed.status, removed.output) == (0, "removed node 7\n")
     assert [node["node_id"] for node in status(cluster)["nodes"]] == [100, 4001]
 
@@ -253,5 +278,5 @@ def test_topics_by_hand(cluster: ClusterInProcess) -> None:
     assert "retention.ms = 5000" in quorate(cluster, "topics", "describe", "orders").output
 
     quorate(cluster, "topics", "alter", "orders", "--delete-config", "retention.ms")
-    assert quorate(cluster, "topics", "delete", "orders").output == "deleted orders\n"
+    assert quorate(cluster, "topics", "delete", "orders", "--yes").output == "deleted orders\n"
     assert json.loads(quorate(cluster, "topics", "list", "--format", "json").output) == []

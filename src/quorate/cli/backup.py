@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from quorate.__main__ import INTERRUPTED_STATUS
+from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
@@ -30,17 +31,20 @@ _SHOWN_PROBLEMS = 20
 _MAX_PAUSE_S = 60.0
 
 
-def backup(
+def backup(  # noqa: PLR0917 - typer calls it by name
     config: Annotated[Path, typer.Option(help="The backup's YAML file.")],
     master: MasterOption = None,
     remote: RemoteOption = None,
     orphan_age_hours: Annotated[
         float, typer.Option(min=0, help="Delete objects that no manifest names when they are this old.")
     ] = 24.0,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Copy topics, byte for byte, from their partition leaders into object storage."""
     from quorate.backup.manifest import Mode
+    from quorate.client.first_contact import require_answer
+    from quorate.pipeline.backup_run import client_config
 
     settings = with_spark(read_backup_config(config), master, remote)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
@@ -54,6 +58,7 @@ def backup(
         ProgressDisplay("backup", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
+        require_answer(client_config(settings), timeout, display.say)
         session = _Session(settings, display, stack)
         if is_continuous:
             session.run_continuously(output_format, orphan_age_ms)

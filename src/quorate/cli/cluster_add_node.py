@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cluster_options import BootstrapOption, open_client
+from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
 from quorate.cli.node_file import NodeFile
 from quorate.cli.private_files import make_private_folder, write_private
 from quorate.kernel.address import Address, parse_address
@@ -30,6 +30,7 @@ def add_node(  # noqa: PLR0917 - typer calls it by name
     voter: Annotated[bool, typer.Option("--voter", help="Give it a vote in the quorum once it has caught up.")] = False,
     rack: Annotated[str | None, typer.Option(help="Replicas are spread over racks.")] = None,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write node.toml and stop.")] = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Set up a node for a running cluster and run it here until Ctrl-C. It joins by itself, as a learner."""
     addresses = parse_address(listen), parse_address(peer_listen)
@@ -38,7 +39,7 @@ def add_node(  # noqa: PLR0917 - typer calls it by name
     path = data.absolute() / "node.toml"
     if path.exists():
         raise QuorateError(f"{path} exists: start that node with quorate serve --config {path}")
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         file = _plan(
             client,
             NodeId(node_id),
@@ -53,7 +54,7 @@ def add_node(  # noqa: PLR0917 - typer calls it by name
     if write_only:
         print(f"start it with: quorate serve --config {path}")
         return
-    _run(path, NodeId(node_id), bootstrap_server, file.cluster_id, is_voter=voter)
+    _run(path, NodeId(node_id), bootstrap_server, file.cluster_id, is_voter=voter, timeout=timeout)
 
 
 def _check_are_free(listen: Address, peer_listen: Address) -> None:
@@ -110,19 +111,23 @@ def _write(path: Path, file: NodeFile) -> None:
     print(f"wrote {path}", flush=True)
 
 
-def _run(path: Path, node_id: NodeId, bootstrap_server: str, cluster_id: str, *, is_voter: bool) -> None:
+def _run(
+    path: Path, node_id: NodeId, bootstrap_server: str, cluster_id: str, *, is_voter: bool, timeout: float
+) -> None:
     from quorate.cli.serve import run_from_file
 
     def on_ready() -> None:
         if is_voter:
-            threading.Thread(target=_promote, args=(bootstrap_server, node_id, cluster_id), daemon=True).start()
+            threading.Thread(
+                target=_promote, args=(bootstrap_server, node_id, cluster_id, timeout), daemon=True
+            ).start()
 
     run_from_file(path, on_ready)
 
 
-def _promote(bootstrap_server: str, node_id: NodeId, cluster_id: str) -> None:
+def _promote(bootstrap_server: str, node_id: NodeId, cluster_id: str, timeout: float) -> None:
     try:
-        with open_client(bootstrap_server) as client:
+        with open_client(bootstrap_server, timeout) as client:
             client.quorum.add_voter(node_id, cluster_id)
     except QuorateError as error:
         print(f"quorate: node {node_id} stays a learner: {error}", file=sys.stderr, flush=True)

@@ -5,15 +5,17 @@ from typing import Annotated
 import typer
 
 from quorate.cli.cluster_moves import carry_out, show_plan
-from quorate.cli.cluster_options import BootstrapOption, open_client
+from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
+from quorate.cli.confirmation import YesOption, confirm
 from quorate.cli.interruption import interruptible
 
 
 def rebalance(
     bootstrap_server: BootstrapOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the plan is carried out.")] = False,
+    yes: YesOption = False,
     max_moves: Annotated[int | None, typer.Option(min=1, help="Move the data of at most this many replicas.")] = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show which partitions move from where to where, and move them."""
     from quorate.cli.cluster_image import describe_image
@@ -21,7 +23,7 @@ def rebalance(
     from quorate.metadata.elections import preferred_leader_imbalance
     from quorate.metadata.rebalancing import rebalance_plan
 
-    with open_client(bootstrap_server) as client, interruptible("moves that have begun go on by themselves"):
+    with open_client(bootstrap_server, timeout) as client, interruptible("moves that have begun go on by themselves"):
         image = describe_image(client)
         plan = rebalance_plan(image, max_moves=max_moves)
         if plan:
@@ -31,9 +33,8 @@ def rebalance(
             print("the replicas are even")
         if dry_run:
             return
-        if plan and not yes and not typer.confirm("Go on?"):
-            raise typer.Exit(1)
         if plan:
+            confirm("Go on?", yes=yes)
             carry_out(client, plan)
         elsewhere = [
             TopicPartition(name.topic, name.partition) for name in preferred_leader_imbalance(describe_image(client))

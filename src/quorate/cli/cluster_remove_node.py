@@ -1,12 +1,14 @@
 """``quorate cluster remove-node``: empty a node, take it out of the quorum and off the list of brokers."""
 
 import time
+from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quorate.cli.cluster_moves import carry_out, show_plan, wait_for_moves
-from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
+from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
+from quorate.cli.confirmation import YesOption, confirm
 from quorate.cli.interruption import interruptible
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
@@ -27,16 +29,19 @@ def remove_node(
     force: Annotated[
         bool, typer.Option("--force", help="Give up the replicas that it holds, instead of moving them elsewhere.")
     ] = False,
+    yes: YesOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Move a node's partitions to the others, then remove it for good. Its process ends by itself."""
     node = NodeId(node_id)
-    with open_client(bootstrap_server) as client, interruptible("the node is still part of the cluster"):
+    with open_client(bootstrap_server, timeout) as client, interruptible("the node is still part of the cluster"):
         known = client.brokers.registered()
         quorum = client.quorum.describe()
         if node not in known.brokers and node not in quorum.members:
             raise QuorateError(f"the cluster has no node {node}")
         if quorum.voters == [node]:
             raise QuorateError(f"node {node} is the only voter of the quorum: promote another one first")
+        confirm(_question(node, known.brokers, force=force), yes=yes)
         if node in known.brokers and not force:
             _empty(client, node)
         # The quorum first: for that the node's own vote may still be needed.
@@ -48,6 +53,13 @@ def remove_node(
     print(f"removed node {node}", flush=True)
     if unaware:
         print(f"not yet known to {node_list(unaware)}", flush=True)
+
+
+def _question(node: NodeId, brokers: Container[NodeId], *, force: bool) -> str:
+    if node not in brokers:
+        return f"Take node {node} out of the quorum?"
+    what = "give up the replicas that it holds" if force else "move its replicas to the other nodes"
+    return f"Remove node {node} for good and {what}?"
 
 
 def _empty(client: "KafkaClient", node: NodeId) -> None:

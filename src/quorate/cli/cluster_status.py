@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
+from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
 
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 _SHOWN_PARTITIONS = 20
 
 
-def status(bootstrap_server: BootstrapOption, output_format: FormatOption = OutputFormat.TEXT) -> None:
+def status(
+    bootstrap_server: BootstrapOption,
+    output_format: FormatOption = OutputFormat.TEXT,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+) -> None:
     """Show nodes, quorum and partitions. Exit status 0 means healthy.
 
     That is: a quorum leader, all nodes live and without a problem of their own, all replicas in sync.
     """
     from quorate.cli.cluster_health import examine
 
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         health = examine(client)
     if output_format is OutputFormat.JSON:
         print(msgspec.json.encode(health).decode())

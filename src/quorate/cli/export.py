@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from quorate.cli.backup import read_backup_config
+from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
@@ -37,10 +38,12 @@ def export(  # noqa: PLR0917 - typer calls it by name
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write records as a table: one row a record, with topic, partition, offset, time, key, value and headers."""
-    from quorate.pipeline.data_source.export import ExportRequest, TableFormat, check_request, run_export
+    from quorate.client.first_contact import require_answer
+    from quorate.pipeline.data_source.export import ExportRequest, TableFormat, check_request, live_cluster, run_export
     from quorate.pipeline.spark_session import open_spark
 
     if table_format not in list(TableFormat):
@@ -62,6 +65,9 @@ def export(  # noqa: PLR0917 - typer calls it by name
         interruptible("the table is not finished; the same command begins anew"),
         ProgressDisplay("export", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
+        cluster = live_cluster(request)
+        if cluster is not None:
+            require_answer(cluster, timeout, display.say)
         display.phase("starting Spark")
         with open_spark(_spark_settings(settings, master, remote), "quorate export", display.say) as spark:
             report = run_export(spark, request, _TaskDisplay(display))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption, tell
 from quorate.cli.restore import read_restore_config
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
@@ -27,15 +28,16 @@ GroupOption = Annotated[list[str] | None, typer.Option("--group", help="Only the
 
 
 @app.command()
-def show(
+def show(  # noqa: PLR0917 - typer calls it by name
     config: ConfigOption,
     restore_id: RestoreIdOption = None,
     group: GroupOption = None,
     topic: Annotated[str | None, typer.Option(help="Show this target topic's offset map instead.")] = None,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Where each group goes on at the target, or which source offsets are behind a topic's offsets."""
-    opened = _Opened(config, restore_id)
+    opened = _Opened(config, restore_id, timeout)
     if topic is not None:
         _show_map(opened, topic, output_format)
         return
@@ -47,10 +49,11 @@ def apply(
     config: ConfigOption,
     restore_id: RestoreIdOption = None,
     group: GroupOption = None,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Commit the groups' offsets at the target. What they had before is kept, for rollback."""
-    opened = _Opened(config, restore_id)
+    opened = _Opened(config, restore_id, timeout)
     opened.require_done()
     with opened.client() as client:
         groups = opened.groups.apply(client, opened.selection(group))
@@ -58,9 +61,9 @@ def apply(
 
 
 @app.command()
-def rollback(config: ConfigOption, restore_id: RestoreIdOption = None) -> None:
+def rollback(config: ConfigOption, restore_id: RestoreIdOption = None, timeout: TimeoutOption = COPY_TIMEOUT_S) -> None:
     """Bring the groups' offsets back to what they were before the restore committed its own."""
-    opened = _Opened(config, restore_id)
+    opened = _Opened(config, restore_id, timeout)
     with opened.client() as client:
         groups = opened.groups.rollback(client)
     print(f"{len(groups)} groups have the offsets again that they had before restore {opened.restore_id}", flush=True)
@@ -69,12 +72,13 @@ def rollback(config: ConfigOption, restore_id: RestoreIdOption = None) -> None:
 class _Opened:
     """A restore that has a plan."""
 
-    def __init__(self, path: Path, restore_id: str | None) -> None:
+    def __init__(self, path: Path, restore_id: str | None, timeout_s: float) -> None:
         from quorate.backup.manifest_catalog import ManifestCatalog
         from quorate.backup.restore_ledger import RestoreLedger, restores_location
         from quorate.backup.storage import open_storage
         from quorate.pipeline.restore_groups import RestoreGroups
 
+        self._timeout_s = timeout_s
         self.config: RestoreConfig = read_restore_config(path)
         self.ledger = RestoreLedger(open_storage(restores_location(self.config)))
         self.restore_id = restore_id or self._newest()
@@ -84,10 +88,13 @@ class _Opened:
         self.groups: RestoreGroups = RestoreGroups(self.ledger, self.restore_id, self.plan, manifest)
 
     def client(self) -> "KafkaClient":
+        from quorate.client.first_contact import require_answer
         from quorate.client.kafka_client import KafkaClient
         from quorate.pipeline.restore_target import target_client_config
 
-        return KafkaClient(target_client_config(self.config))
+        config = target_client_config(self.config)
+        require_answer(config, self._timeout_s, tell)
+        return KafkaClient(config)
 
     def selection(self, groups: list[str] | None) -> "TopicSelection":
         from quorate.backup.topic_selection import TopicSelection

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
@@ -18,22 +19,27 @@ if TYPE_CHECKING:
     from quorate.pipeline.restore_run import RestoreReport, RestoreRun
 
 
-def restore(
+def restore(  # noqa: PLR0917 - typer calls it by name
     config: Annotated[Path, typer.Option(help="The restore's YAML file.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, show what would be written, and stop.")
     ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write topics of a backup into a cluster, each record exactly once, also when it is killed and run again."""
+    from quorate.client.first_contact import require_answer
+    from quorate.pipeline.restore_target import target_client_config
+
     settings = _with_spark(read_restore_config(config), master, remote)
     with (
         interruptible("run the same restore again, and it goes on where it was"),
         ProgressDisplay("restore", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
+        require_answer(target_client_config(settings), timeout, display.say)
         report = _open_run(settings, display, stack).run(display, is_dry=dry_run)
     _show(report, output_format, is_dry=dry_run)
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import BootstrapOption, node_list, open_client
+from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
 from quorate.cli.config_pairs import parse_configs
+from quorate.cli.confirmation import YesOption, confirm
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
@@ -25,12 +26,13 @@ ConfigOption = Annotated[
 
 
 @app.command()
-def create(
+def create(  # noqa: PLR0917 - typer calls it by name
     names: NamesArgument,
     bootstrap_server: BootstrapOption,
     partitions: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
     config: ConfigOption = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Create topics."""
     from quorate.client.topics import BROKER_DEFAULT, NewTopic
@@ -45,7 +47,7 @@ def create(
         )
         for name in names
     ]
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         for name in client.topics.create(new):
             print(f"created {name}")
 
@@ -55,9 +57,10 @@ def list_topics(
     bootstrap_server: BootstrapOption,
     internal: Annotated[bool, typer.Option("--internal", help="Show the cluster's own topics too.")] = False,
     output_format: FormatOption = OutputFormat.TEXT,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """List topics."""
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         topics = client.cluster.metadata().topics
     rows = [_summary(topic) for _, topic in sorted(topics.items()) if internal or not topic.is_internal]
     if output_format is OutputFormat.JSON:
@@ -72,10 +75,13 @@ def list_topics(
 
 @app.command()
 def describe(
-    names: NamesArgument, bootstrap_server: BootstrapOption, output_format: FormatOption = OutputFormat.TEXT
+    names: NamesArgument,
+    bootstrap_server: BootstrapOption,
+    output_format: FormatOption = OutputFormat.TEXT,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show the partitions and configs of topics."""
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         topics = _existing(client, names)
         configs = client.configs.describe_topics(names)
     described = [
@@ -94,7 +100,7 @@ def describe(
 
 
 @app.command()
-def alter(
+def alter(  # noqa: PLR0917 - typer calls it by name
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     bootstrap_server: BootstrapOption,
     partitions: Annotated[int | None, typer.Option(min=1, help="More partitions than it has.")] = None,
@@ -102,12 +108,13 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to its default; may be repeated.")
     ] = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Add partitions to a topic, or change its configs."""
     if partitions is None and not config and not delete_config:
         raise QuorateError("nothing to change: give --partitions, --config or --delete-config")
     configs = parse_configs(config)
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         _existing(client, [name])
         if configs or delete_config:
             client.configs.alter_topic(name, values=configs, delete=delete_config or ())
@@ -117,10 +124,16 @@ def alter(
 
 
 @app.command()
-def delete(names: NamesArgument, bootstrap_server: BootstrapOption) -> None:
+def delete(
+    names: NamesArgument,
+    bootstrap_server: BootstrapOption,
+    yes: YesOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+) -> None:
     """Delete topics and all that is in them."""
-    with open_client(bootstrap_server) as client:
+    with open_client(bootstrap_server, timeout) as client:
         _existing(client, names)
+        confirm(f"Delete {', '.join(names)} and all that is in {'it' if len(names) == 1 else 'them'}?", yes=yes)
         client.topics.delete(names)
     for name in names:
         print(f"deleted {name}")

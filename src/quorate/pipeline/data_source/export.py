@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from quorate.client.config import ClientConfig
 from quorate.kernel.errors import QuorateError
 from quorate.pipeline.data_source.table_formats import add_table_metadata, check_packages
 from quorate.pipeline.spark_driver import QueryWatcher, SparkQueries
@@ -77,6 +78,14 @@ def check_request(request: ExportRequest) -> None:
             raise QuorateError(f"a {request.table_format} table can be written to a local folder only")
         check_packages(request.table_format)
     _write_mode(request)
+
+
+def live_cluster(request: ExportRequest) -> ClientConfig | None:
+    """How the cluster is reached that is exported; None for a backup."""
+    from quorate.pipeline.data_source.options import parse_options
+
+    source = parse_options(request.options).source
+    return source if isinstance(source, ClientConfig) else None
 
 
 def run_export(spark: SparkQueries, request: ExportRequest, watcher: QueryWatcher) -> ExportReport:
