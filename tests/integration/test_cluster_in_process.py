@@ -1,8 +1,9 @@
 """The cluster for other people's tests, used as they would: with a stock client."""
 
+import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from quorate.kernel.errors import QuorateError
 from quorate.testing import ClusterInProcess
+from tests.eventually import eventually
 
 QUIET = {"log_level": 0}
 
@@ -51,6 +53,51 @@ def test_stock_client_writes_and_reads(cluster: ClusterInProcess) -> None:
     produce(cluster, "greetings", ["a", "b", "c"])
 
     assert consume(cluster, "greetings", 3) == {b"a", b"b", b"c"}
+
+
+@pytest.mark.parametrize(
+    ("does", "sentence"),
+    [
+        (lambda cluster: cluster.kill(9), "this cluster has no node 9: its nodes are 7, 100, 4001"),
+        (lambda cluster: cluster.stop(7, 9), "this cluster has no node 9"),
+        (lambda cluster: cluster.kill(7, 7), "node 7 is named twice"),
+        (lambda cluster: cluster.restart(9), "this cluster has no node 9"),
+        (lambda cluster: cluster.restart(7), "node 7 is running"),
+        (lambda cluster: cluster.address_of(9), "this cluster has no node 9"),
+    ],
+    ids=["kill", "stop", "kill twice", "restart", "restart a running one", "address_of"],
+)
+def test_node_that_is_not_there_is_a_sentence(
+    cluster: ClusterInProcess, does: Callable[[ClusterInProcess], object], sentence: str
+) -> None:
+    with pytest.raises(QuorateError, match=sentence):
+        does(cluster)
+    # Nothing was done to the others that were named.
+    with pytest.raises(QuorateError, match="node 7 is running"):
+        cluster.restart(7)
+
+
+def test_node_that_was_killed_is_not_killed_again() -> None:
+    with ClusterInProcess(nodes=3) as cluster:
+        cluster.kill(2)
+        with pytest.raises(QuorateError, match="node 2 is not running"):
+            cluster.kill(2)
+
+
+def test_cluster_outside_of_its_block_says_how_it_is_used() -> None:
+    with pytest.raises(QuorateError, match="with statement"):
+        print(ClusterInProcess(nodes=1).bootstrap_servers)
+
+
+def test_lost_peers_and_fenced_brokers_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="quorate"), ClusterInProcess(nodes=3) as cluster:
+        caplog.clear()
+        cluster.kill(2)
+        eventually(lambda: "broker fenced node=2" in caplog.text, "the killed node to be fenced")
+
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert any(line.startswith("peer lost ") and "peer=2" in line for line in warnings)
+    assert any(line.startswith("broker fenced node=2 reason=") for line in warnings)
 
 
 def test_node_can_be_killed_and_started_again(cluster: ClusterInProcess) -> None:

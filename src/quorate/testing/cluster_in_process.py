@@ -51,6 +51,7 @@ class ClusterInProcess:
         self._configs = _defaults(len(self.node_ids)) | {name: _text(value) for name, value in (configs or {}).items()}
         self._keeps_folder = folder is not None
         self._folder = folder
+        self._planned: dict[NodeId, NodeConfig] = {}
         self._running: dict[NodeId, _RunningNode] = {}
         #: Turns of the loop that all nodes share that took too long.
         self.loop_holds = LoopHolds()
@@ -60,13 +61,20 @@ class ClusterInProcess:
         """All nodes, running or not; what Kafka clients call ``bootstrap.servers``."""
         return ",".join(str(self._node_configs[node_id].listen) for node_id in self.node_ids)
 
+    @property
+    def _node_configs(self) -> Mapping[NodeId, NodeConfig]:
+        if not self._planned:
+            raise QuorateError("the cluster has not been started: use it as a context manager, with a with statement")
+        return self._planned
+
     def address_of(self, node_id: int) -> str:
-        return str(self._node_configs[NodeId(node_id)].listen)
+        [known] = self._known([node_id])
+        return str(self._node_configs[known].listen)
 
     def __enter__(self) -> Self:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="quorate-"))
-        self._node_configs = self._plan(self._folder)
+        self._planned = self._plan(self._folder)
         self._loop = _new_event_loop()
         #: All nodes share the descriptors of the process, which belongs to the tests: half of those are left to them.
         self._disk = PooledDisk(UnsyncedDisk(), raise_limit() // 2)
@@ -89,21 +97,37 @@ class ClusterInProcess:
 
     def kill(self, *node_ids: int) -> None:
         """End nodes without a word to the others. What they had not written to their files yet is not written."""
-        self._do(self._stop(node_ids, hands_over=False))
+        self._do(self._stop(self._require_running(node_ids), hands_over=False))
 
     def stop(self, *node_ids: int) -> None:
         """Stop nodes in good order: others take over first what they lead."""
-        self._do(self._stop(node_ids, hands_over=True))
+        self._do(self._stop(self._require_running(node_ids), hands_over=True))
 
     def restart(self, *node_ids: int) -> None:
         """Start nodes again that were killed or stopped, where they were and with what they had.
 
         Returns when they are ready, so start those together that need each other for a majority.
         """
-        for node_id in node_ids:
-            if NodeId(node_id) in self._running:
+        for node_id in self._known(node_ids):
+            if node_id in self._running:
                 raise QuorateError(f"node {node_id} is running")
         self._do(self._start(node_ids))
+
+    def _require_running(self, node_ids: Sequence[int]) -> list[NodeId]:
+        """Judged before anything is done to the first of them."""
+        for node_id in (known := self._known(node_ids)):
+            if node_id not in self._running:
+                raise QuorateError(f"node {node_id} is not running")
+        return known
+
+    def _known(self, node_ids: Sequence[int]) -> list[NodeId]:
+        for index, node_id in enumerate(node_ids):
+            if node_id not in self.node_ids:
+                names = ", ".join(str(each) for each in self.node_ids)
+                raise QuorateError(f"this cluster has no node {node_id}: its nodes are {names}")
+            if node_id in node_ids[:index]:
+                raise QuorateError(f"node {node_id} is named twice")
+        return [NodeId(node_id) for node_id in node_ids]
 
     def _plan(self, folder: Path) -> dict[NodeId, NodeConfig]:
         ports = iter(free_ports(2 * len(self.node_ids)))

@@ -75,7 +75,7 @@ class PeerLink:
             if hello is None:
                 if self.is_refusing and self._loss_unexplained:
                     self._loss_unexplained = False
-                    logger.info("peer gone node=%s peer=%s", self._node_id, self._peer_id)
+                    logger.warning("peer gone node=%s peer=%s", self._node_id, self._peer_id)
                     self._handler.peer_connection_lost(self._peer_id, refused=True)
                 await self._pause(self._schedule.attempt_failed())
             else:
@@ -118,7 +118,7 @@ class PeerLink:
         reason = await connection.closed
         self._connection = None
         self._loss_unexplained = True
-        logger.info("peer lost node=%s peer=%s reason=%s", self._node_id, self._peer_id, reason)
+        logger.warning("peer lost node=%s peer=%s reason=%s", self._node_id, self._peer_id, reason)
         self._handler.peer_connection_lost(self._peer_id, refused=False)
         return (self._loop.time() - began) * 1000
 

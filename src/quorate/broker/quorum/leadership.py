@@ -210,7 +210,7 @@ class Leadership:
         if broker is None:
             return
         if broker.is_live:
-            logger.info("broker fenced node=%s reason=%s", node_id, reason)
+            logger.warning("broker fenced node=%s reason=%s", node_id, reason)
         await self._submit(c.FenceBroker(node_id=node_id, broker_epoch=broker.broker_epoch))
 
     async def _submit(self, command: c.Command) -> None:
