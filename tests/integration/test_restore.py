@@ -93,6 +93,23 @@ def test_target_that_is_not_empty_is_refused_before_anything_is_written(
     assert set(client.cluster.metadata().topics) == before
 
 
+def test_finished_restore_that_is_run_again_says_that_it_is_finished(restores: Restores, client: KafkaClient) -> None:
+    names = {"orders": "orders-once", "empty": "empty-once"}
+    first = restores.restore(topic_mapping=names)
+    assert first.status == 0, first
+    before = all_records(client, "orders-once", 0)
+
+    again = restores.restore(topic_mapping=names)
+    machine = restores.restore("--format", "json", topic_mapping=names)
+
+    assert again.status == 0, again
+    assert " is finished since " in again.output
+    assert "nothing was written" in again.output
+    assert "starting Spark" not in again.errors
+    assert machine.json["finished_ms"] > 0
+    assert all_records(client, "orders-once", 0) == before
+
+
 def test_damaged_object_is_refused_before_anything_is_written(
     node: QuorateNode, backups: Backups, client: KafkaClient, tmp_path: Path
 ) -> None:

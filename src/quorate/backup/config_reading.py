@@ -13,6 +13,9 @@ import msgspec
 import yaml
 
 from quorate.backup.errors import ConfigError
+from quorate.kernel.choices import wrong_choice
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.sizes import parse_size
 
 Config = TypeVar("Config", bound=msgspec.Struct)
 
@@ -28,7 +31,7 @@ def read_config(text: str, environment: Mapping[str, str], file_name: str, kind:
     if not isinstance(tree, dict):
         raise ConfigError(f"{file_name}: it holds no settings")
     try:
-        tree = _fill_in(tree, environment, "")
+        tree = _with_sizes(_fill_in(tree, environment, ""), "")
         _check(tree, msgspec.inspect.type_info(kind), "")
         return msgspec.convert(tree, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -76,15 +79,31 @@ def _variable(match: re.Match[str], environment: Mapping[str, str], path: str) -
     return environment[name]
 
 
+def _with_sizes(value: Any, path: str) -> Any:
+    """Settings in bytes may have a unit."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _with_size(each, str(key), _below(path, str(key))) for key, each in value.items()}
+
+
+def _with_size(value: Any, key: str, path: str) -> Any:
+    if not (isinstance(value, str) and key.endswith(("_bytes", "_bytes_per_second"))):
+        return _with_sizes(value, path)
+    try:
+        return parse_size(value)
+    except QuorateError as error:
+        raise _Fault(f"{path}: {error}") from None
+
+
 def _check(value: Any, kind: msgspec.inspect.Type, path: str) -> None:
     """Every key in the tree is one that the struct has, and every word is one of those that may be chosen."""
     kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
     for each in kinds:
         if isinstance(each, msgspec.inspect.StructType) and isinstance(value, dict):
             _check_keys(value, each, path)
-        choices = _choices(each)
-        if choices and isinstance(value, str) and value not in choices:
-            raise _Fault(f"{path}: {value!r} is not one of {', '.join(choices)}")
+    problem = wrong_choice(value, kind)
+    if problem is not None:
+        raise _Fault(f"{path}: {problem}")
 
 
 def _check_keys(tree: dict[Any, Any], kind: msgspec.inspect.StructType, path: str) -> None:
@@ -93,14 +112,6 @@ def _check_keys(tree: dict[Any, Any], kind: msgspec.inspect.StructType, path: st
         if key not in fields:
             raise _Fault(_unknown_key(_below(path, str(key)), str(key), list(fields)))
         _check(value, fields[key], _below(path, str(key)))
-
-
-def _choices(kind: msgspec.inspect.Type) -> list[str]:
-    if isinstance(kind, msgspec.inspect.EnumType):
-        return [str(member.value) for member in kind.cls]
-    if isinstance(kind, msgspec.inspect.LiteralType):
-        return [str(value) for value in kind.values]
-    return []
 
 
 def _unknown_key(path: str, key: str, known: list[str]) -> str:

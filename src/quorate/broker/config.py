@@ -10,6 +10,7 @@ import msgspec
 
 from quorate.broker.log_settings import LogSettings, parse_log_settings
 from quorate.kernel.address import Address, parse_address
+from quorate.kernel.choices import check_choices
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.metadata.broker_configs import BROKER_CONFIGS
@@ -127,6 +128,7 @@ def parse_node_config(text: str) -> NodeConfig:
         if key in raw:
             raw[key] = parse_address(_text_of(key, raw[key]))
     raw["log"] = parse_log_settings(raw.get("log", {}))
+    check_choices(raw, NodeConfig)
     raw["voters"] = _parse_voters(raw.get("voters", {}))
     raw["configs"] = {name: _config_text(name, value) for name, value in raw.get("configs", {}).items()}
     try:

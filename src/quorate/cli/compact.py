@@ -10,21 +10,20 @@ from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.sizes import parse_size
 
 if TYPE_CHECKING:
     from quorate.pipeline.compact_run import CompactReport
     from quorate.pipeline.spark_driver import SparkDriver
-
-_MIB = 1024 * 1024
 
 
 def compact(  # noqa: PLR0917 - typer calls it by name
     storage: Annotated[str, typer.Option(help="Where the backups are: file:///…, s3://…, gs://…, az://…")],
     backup_id: Annotated[str, typer.Option(help="Which backup.")],
     min_segment_bytes: Annotated[
-        int, typer.Option(min=1, help="Segments smaller than this are merged with their neighbours.")
-    ] = 64 * _MIB,
-    max_segment_bytes: Annotated[int, typer.Option(min=1, help="No merged segment is larger.")] = 128 * _MIB,
+        str, typer.Option(metavar="SIZE", help="Segments smaller than this are merged with their neighbours.")
+    ] = "64MiB",
+    max_segment_bytes: Annotated[str, typer.Option(metavar="SIZE", help="No merged segment is larger.")] = "128MiB",
     endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
@@ -40,7 +39,9 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     from quorate.pipeline.spark_settings import SparkSettings
 
     check_backup_id(backup_id)
-    if max_segment_bytes < min_segment_bytes:
+    smallest_bytes = _size("--min-segment-bytes", min_segment_bytes)
+    largest_bytes = _size("--max-segment-bytes", max_segment_bytes)
+    if largest_bytes < smallest_bytes:
         raise QuorateError("--max-segment-bytes is smaller than --min-segment-bytes: nothing could be merged")
     location = StorageLocation(storage, endpoint).below(backup_id)
     catalog = ManifestCatalog(open_storage(location), backup_id)
@@ -56,10 +57,20 @@ def compact(  # noqa: PLR0917 - typer calls it by name
             return stack.enter_context(open_spark(settings, f"quorate compact {backup_id}", display.say))
 
         run = CompactRun(location, catalog, start_spark)
-        report = run.run(display, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes)
+        report = run.run(display, min_segment_bytes=smallest_bytes, max_segment_bytes=largest_bytes)
     _show(report, output_format)
     if report.faults:
         raise typer.Exit(1)
+
+
+def _size(option: str, text: str) -> int:
+    try:
+        size_bytes = parse_size(text)
+    except QuorateError as error:
+        raise QuorateError(f"{option}: {error}") from None
+    if size_bytes < 1:
+        raise QuorateError(f"{option} must be above 0")
+    return size_bytes
 
 
 def _show(report: "CompactReport", output_format: OutputFormat) -> None:

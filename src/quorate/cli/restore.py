@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,6 +91,13 @@ def _open_run(config: "RestoreConfig", display: ProgressDisplay, stack: contextl
     return RestoreRun(config, target_client_config(config), catalog, ledger, start_spark)
 
 
+def _moment(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
+
+
 def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool) -> None:
     if output_format is OutputFormat.JSON:
         print(msgspec.json.encode(report).decode(), flush=True)
@@ -114,6 +122,14 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
         f"manifest {report.manifest_number} of backup {report.backup_id}: {len(report.topics)} topics, "
         f"{report.record_count:,} records{where}, {format_bytes(report.batch_bytes)}"
     )
+    if report.finished_ms is not None:
+        when = _moment(report.finished_ms)
+        print(f"restore {report.restore_id} is finished since {when}, nothing was written: {summary}")
+        print(
+            "to restore again, delete its topics first, or restore under other names (restore.topic_mapping)",
+            flush=True,
+        )
+        return
     if is_dry:
         print(f"dry run, nothing was written: {summary}", flush=True)
         return

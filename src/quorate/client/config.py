@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from quorate.client.address import Address, parse_address
+from quorate.kernel.choices import check_choices
 from quorate.kernel.errors import QuorateError
 
 HIDDEN = "'***'"
@@ -126,6 +127,7 @@ def parse_client_config(raw: Mapping[str, Any]) -> ClientConfig:
     security = raw.get("security")
     if isinstance(security, Mapping):
         _refuse_unknown_keys(security, SecurityConfig.__struct_fields__, "security: ")
+        check_choices(security, SecurityConfig, "security: ")
     servers = raw.get("bootstrap_servers", ())
     if isinstance(servers, str):
         servers = [server.strip() for server in servers.split(",") if server.strip()]

@@ -42,14 +42,25 @@ def authenticate(connection: Connection, security: SecurityConfig, clock: Monoto
 
 
 def _agree_on(connection: Connection, mechanism: SaslMechanism) -> None:
+    if not connection.versions.supports(SaslHandshakeRequest):
+        raise _no_sasl_there(connection, "offers no SASL")
     if not connection.versions.supports(SaslHandshakeRequest, at_least=_HANDSHAKE_VERSION):
         raise AuthenticationFailed(connection.address, "the broker is too old for SASL in Kafka's frames (before 1.0)")
     answer = connection.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION)
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise _no_sasl_there(connection, "takes no SASL on this listener")
     if answer.error_code != ErrorCode.NONE:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
             connection.address, f"the broker does not offer {mechanism}; its mechanisms: {offered}"
         )
+
+
+def _no_sasl_there(connection: Connection, what: str) -> AuthenticationFailed:
+    return AuthenticationFailed(
+        connection.address,
+        f"the broker {what}: set protocol to PLAINTEXT or SSL, without SASL's settings, or name a listener with SASL",
+    )
 
 
 def _exchange(connection: Connection, token: bytes) -> SaslAuthenticateResponse:

@@ -47,6 +47,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     leaders_followed: int
     groups: list[str]
     seconds: float
+    finished_ms: int | None = None  # When an earlier run had finished it; this one had nothing to do.
 
 
 class OpenRestore(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,9 @@ class RestoreRun:
             target = RestoreTarget(client)
             digest = settings_digest(self._config, target.cluster_id)
             latest = self._ledger.latest(digest)
+            finished = None if latest is None else self._finished(latest, target)
+            if finished is not None:
+                return finished
             opened = None if latest is None else self._unfinished(latest, target)
             if is_dry:
                 plan = opened.plan if opened else self._preparation.plan(target, watcher)[0]
@@ -89,6 +93,17 @@ class RestoreRun:
             watcher.phase("committing")
             groups = self._finish(opened, client, target)
             return _report(opened.plan, opened, written, groups, time.monotonic() - started)
+
+    def _finished(self, restore_id: str, target: RestoreTarget) -> RestoreReport | None:
+        """What is to be said of a restore that is done, where its topics are still the ones that it made."""
+        done, begun = self._ledger.done(restore_id), self._ledger.topic_ids(restore_id)
+        if done is None or not begun:
+            return None
+        found = target.existing(begun)
+        if any(name not in found or found[name].topic_id != topic_id for name, topic_id in begun.items()):
+            return None
+        opened = OpenRestore(restore_id=restore_id, plan=self._ledger.plan(restore_id), is_resumed=True)
+        return msgspec.structs.replace(_report(opened.plan, opened, [], [], 0.0), finished_ms=done.finished_ms)
 
     def _unfinished(self, restore_id: str, target: RestoreTarget) -> OpenRestore | None:
         """The restore that was begun, where it is not done and its topics are not gone."""

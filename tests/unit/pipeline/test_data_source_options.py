@@ -67,7 +67,7 @@ def test_rows_are_chosen_by_partition_offset_and_time() -> None:
         (LIVE | {"start_time": "yesterday"}, "option start_time: 'yesterday' is no time"),
         (LIVE | {"isolation": "dirty"}, "is not one of read_committed, read_uncommitted"),
         (LIVE | {"columns": "offset,size"}, "'size' is not one of topic"),
-        (LIVE | {"max_bytes_per_task": "5"}, "is not a number of at least 65536"),
+        (LIVE | {"max_bytes_per_task": "5"}, "'5' is less than 65536 bytes"),
         (LIVE | {"fail_on_data_loss": "no"}, "neither true nor false"),
     ],
 )

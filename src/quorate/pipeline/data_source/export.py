@@ -4,8 +4,10 @@ Spark's committer makes the table appear: tasks write under temporary names, and
 an export that was killed left behind has no such file, and the next one begins anew over it.
 """
 
+import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +23,7 @@ from quorate.pipeline.spark_driver import QueryWatcher, SparkQueries
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 _FINISHED: Final = "_SUCCESS"
 _OWN_PREFIXES: Final = ("_", ".", "part-", "topic=")
 
@@ -77,7 +80,11 @@ def check_request(request: ExportRequest) -> None:
         if request.local_folder is None:
             raise QuorateError(f"a {request.table_format} table can be written to a local folder only")
         check_packages(request.table_format)
+    if request.compression not in _CODECS:
+        raise QuorateError(f"--compression {request.compression}: choose one of {', '.join(_CODECS)}")
     _write_mode(request)
+    if request.local_folder is not None:
+        _check_writable(request.local_folder)
 
 
 def live_cluster(request: ExportRequest) -> ClientConfig | None:
@@ -129,13 +136,33 @@ def _write_mode(request: ExportRequest) -> str:
         return "overwrite"
     if folder is None or not folder.exists():
         return "error"
-    names = [path.name for path in folder.iterdir()]
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError as error:
+        raise QuorateError(f"the output {folder} cannot be used: {error.strerror}") from None
     if _FINISHED in names:
         raise QuorateError(f"{folder} holds a finished export: choose another folder, or give --overwrite")
     foreign = [name for name in names if not name.startswith(_OWN_PREFIXES)]
     if foreign:
         raise QuorateError(f"{folder} holds {foreign[0]}, which is of no export: choose another folder")
     return "overwrite"
+
+
+def _check_writable(folder: Path) -> None:
+    """Tried, not asked: permissions are not all that can be in the way. What is made here is taken away again."""
+    made: list[Path] = []
+    try:
+        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            missing.mkdir()
+            made.append(missing)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise QuorateError(f"the output {folder} cannot be written: {error.strerror}") from None
+    finally:
+        for each in reversed(made):
+            with suppress(OSError):
+                each.rmdir()
 
 
 def _size_of(folder: Path | None) -> int | None:

@@ -15,11 +15,15 @@ from quorate.backup.topic_selection import TopicSelection
 from quorate.client.config import ClientConfig, parse_client_config
 from quorate.client.isolation import IsolationLevel
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.sizes import parse_size
 from quorate.pipeline.data_source.columns import COLUMN_NAMES
 from quorate.records.columnar import INT64_MAX, INT64_MIN
 
 DEFAULT_TASK_BYTES: Final = 64 * 1024 * 1024
 _SMALLEST_TASK_BYTES: Final = 64 * 1024
+#: Far more than a topic of any cluster has; what is named is kept in memory.
+_LAST_PARTITION: Final = 1_000_000
+_MAX_DIGITS: Final = 18
 _CLIENT_ID: Final = "quorate-spark"
 
 _BACKUP: Final = ("backup", "backup_id", "endpoint", "manifest", "as_of")
@@ -108,7 +112,7 @@ def parse_options(raw: Mapping[str, str]) -> SourceOptions:
         start_ms=INT64_MIN if window.start_ms is None else window.start_ms,
         end_ms=INT64_MAX if window.end_ms is None else window.end_ms,
         isolation=_isolation(options),
-        max_bytes_per_task=_number(options, "max_bytes_per_task", _SMALLEST_TASK_BYTES) or DEFAULT_TASK_BYTES,
+        max_bytes_per_task=_size(options, "max_bytes_per_task", _SMALLEST_TASK_BYTES) or DEFAULT_TASK_BYTES,
         columns=_columns(options),
         fail_on_data_loss=_flag(options, "fail_on_data_loss", default=True),
         max_records_per_trigger=_number(options, "max_records_per_trigger", 1),
@@ -164,14 +168,23 @@ def _words(options: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 def _partitions(options: Mapping[str, str]) -> frozenset[int] | None:
     words = _words(options, "partitions")
-    return frozenset(index for word in words for index in _span(word)) if words else None
+    return frozenset(index for word in words for index in _span(word)) if words else None  # Each span is bounded.
 
 
 def _span(word: str) -> Iterator[int]:
-    first, dash, last = word.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()):
+    first, dash, last = (part.strip() for part in word.partition("-"))
+    if not _is_number(first) or (dash and not _is_number(last)):
         raise QuorateError(f"option partitions: {word!r} is neither a number nor a span such as 3-7")
-    return iter(range(int(first), int(last or first) + 1))
+    start, end = int(first), int(last or first)
+    if end < start:
+        raise QuorateError(f"option partitions: {word!r} ends before it starts; did you mean {end}-{start}?")
+    if end > _LAST_PARTITION:
+        raise QuorateError(f"option partitions: {word!r} goes beyond partition {_LAST_PARTITION}, which no topic has")
+    return iter(range(start, end + 1))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def _offsets(options: Mapping[str, str], name: str, default: str) -> OffsetChoice:
@@ -222,9 +235,22 @@ def _number(options: Mapping[str, str], name: str, at_least: int) -> int | None:
     text = options.get(name)
     if text is None:
         return None
-    if not text.isdigit() or int(text) < at_least:
+    if not _is_number(text) or int(text) < at_least:
         raise QuorateError(f"option {name}: {text!r} is not a number of at least {at_least}")
     return int(text)
+
+
+def _size(options: Mapping[str, str], name: str, at_least: int) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        size_bytes = parse_size(text)
+    except QuorateError as error:
+        raise QuorateError(f"option {name}: {error}") from None
+    if size_bytes < at_least:
+        raise QuorateError(f"option {name}: {text!r} is less than {at_least} bytes")
+    return size_bytes
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
