@@ -55,6 +55,24 @@ def test_standalone_cluster_that_loses_a_worker_in_the_middle_finishes_the_backu
         _restore_and_compare(node, backups, "standalone", "--master", cluster.master)
 
 
+def test_executors_that_can_never_be_had_are_told(backups: Backups, tmp_path: Path) -> None:
+    with standalone_cluster(tmp_path, workers=1) as cluster:
+        too_much = ("--master", cluster.master, "--conf", "spark.executor.memory=64g")
+        process = backups.start_backup(*too_much, topics=ORIGINAL)
+        assert process.stderr is not None
+        told = next((line for line in process.stderr if "no executor for" in line), "it ended without a word")
+        stopped = interrupt(process)
+
+    assert f"{cluster.master} has given none. Each needs spark.executor.memory=64g" in told
+    assert stopped.status == 130
+
+
+def test_master_that_does_not_answer_is_told_at_once(backups: Backups) -> None:
+    done = backups.backup("--master", "spark://127.0.0.1:1", topics=ORIGINAL)
+    assert done.status == 1
+    assert "no Spark master answers at spark://127.0.0.1:1: 127.0.0.1:1: " in done.errors
+
+
 @needs_connect
 def test_spark_connect_server_runs_the_backup_the_deep_verification_and_the_restore(
     node: QuorateNode, backups: Backups, tmp_path: Path

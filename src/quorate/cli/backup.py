@@ -14,10 +14,12 @@ from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
+    ConfOption,
     FormatOption,
     MasterOption,
     OutputFormat,
     RemoteOption,
+    spark_settings,
 )
 from quorate.kernel.errors import QuorateError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
     from quorate.backup.storage import ObjectStorage
     from quorate.pipeline.run_report import RunReport
+    from quorate.pipeline.spark_settings import SparkSettings
 
 _HOUR_MS = 3_600_000
 _SHOWN_PROBLEMS = 20
@@ -35,6 +38,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     config: Annotated[Path, typer.Option(help="The backup's YAML file.")],
     master: MasterOption = None,
     remote: RemoteOption = None,
+    conf: ConfOption = None,
     orphan_age_hours: Annotated[
         float, typer.Option(min=0, help="Delete objects that no manifest names when they are this old.")
     ] = 24.0,
@@ -46,7 +50,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     from quorate.client.first_contact import require_answer
     from quorate.pipeline.backup_run import client_config
 
-    settings = with_spark(read_backup_config(config), master, remote)
+    settings = read_backup_config(config)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
     orphan_age_ms = round(orphan_age_hours * _HOUR_MS)
     with (
@@ -59,7 +63,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
         contextlib.ExitStack() as stack,
     ):
         require_answer(client_config(settings), timeout, display.say)
-        session = _Session(settings, display, stack)
+        session = _Session(settings, spark_settings(master, remote, conf, file=settings.spark), display, stack)
         if is_continuous:
             session.run_continuously(output_format, orphan_age_ms)
         else:
@@ -79,33 +83,23 @@ def read_backup_config(path: Path) -> "BackupConfig":
     return parse_backup_config(text, os.environ, str(path))
 
 
-def with_spark(config: "BackupConfig", master: str | None, remote: str | None) -> "BackupConfig":
-    """The options of the command line win over the file."""
-    spark = config.spark
-    if master is not None:
-        spark = msgspec.structs.replace(spark, master=master, remote=None)
-    if remote is not None:
-        spark = msgspec.structs.replace(spark, remote=remote)
-    return msgspec.structs.replace(config, spark=spark)
-
-
 class _Session:
     """What all runs of one command share. Spark is started when there is something to copy, and not before."""
 
-    def __init__(self, config: "BackupConfig", display: ProgressDisplay, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, config: "BackupConfig", spark: "SparkSettings", display: ProgressDisplay, stack: contextlib.ExitStack
+    ) -> None:
         from quorate.backup.manifest_catalog import ManifestCatalog
         from quorate.backup.storage import open_storage
         from quorate.pipeline.backup_run import BackupRuns, client_config
         from quorate.pipeline.spark_driver import SparkDriver
         from quorate.pipeline.spark_session import open_spark
-        from quorate.pipeline.spark_settings import SparkSettings
 
         self._config = config
         self._display = display
         self._storage: ObjectStorage = open_storage(config.location)
         self._catalog: ManifestCatalog = ManifestCatalog(self._storage, config.backup_id)
         started: list[SparkDriver] = []
-        spark = SparkSettings(master=config.spark.master, remote=config.spark.remote, conf=config.spark.conf)
 
         def start_spark() -> SparkDriver:
             if not started:

@@ -8,7 +8,7 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
+from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.sizes import parse_size
 
@@ -27,6 +27,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    conf: ConfOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
@@ -36,7 +37,6 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.storage_url import StorageLocation
     from quorate.pipeline.compact_run import CompactRun
     from quorate.pipeline.spark_session import open_spark
-    from quorate.pipeline.spark_settings import SparkSettings
 
     check_backup_id(backup_id)
     smallest_bytes = _size("--min-segment-bytes", min_segment_bytes)
@@ -45,7 +45,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
         raise QuorateError("--max-segment-bytes is smaller than --min-segment-bytes: nothing could be merged")
     location = StorageLocation(storage, endpoint).below(backup_id)
     catalog = ManifestCatalog(open_storage(location), backup_id)
-    settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
+    settings = spark_settings(master, remote, conf)
     with (
         interruptible("what was merged counts once its manifest is committed, and the backup is whole either way"),
         ProgressDisplay("compact", is_quiet=output_format is OutputFormat.JSON) as display,

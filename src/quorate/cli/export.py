@@ -10,13 +10,12 @@ from quorate.cli.backup import read_backup_config
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
+from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
     from quorate.pipeline.data_source.export import ExportReport
-    from quorate.pipeline.spark_settings import SparkSettings
 
 
 def export(  # noqa: PLR0917 - typer calls it by name
@@ -38,6 +37,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    conf: ConfOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -49,6 +49,8 @@ def export(  # noqa: PLR0917 - typer calls it by name
     if table_format not in list(TableFormat):
         raise QuorateError(f"--to {table_format}: choose one of {', '.join(TableFormat)}")
     settings = None if config is None else read_backup_config(config)
+    file = None if settings is None else settings.spark
+    spark = spark_settings(master, remote, conf, file=file, rows_pass_jvm=True)
     given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
     request = ExportRequest(
         options=options_of_config(settings, live=live)
@@ -69,8 +71,8 @@ def export(  # noqa: PLR0917 - typer calls it by name
         if cluster is not None:
             require_answer(cluster, timeout, display.say)
         display.phase("starting Spark")
-        with open_spark(_spark_settings(settings, master, remote), "quorate export", display.say) as spark:
-            report = run_export(spark, request, _TaskDisplay(display))
+        with open_spark(spark, "quorate export", display.say) as session:
+            report = run_export(session, request, _TaskDisplay(display))
     _show(report, output_format)
 
 
@@ -123,20 +125,6 @@ def _name_and_value(text: str) -> tuple[str, str]:
     if not separator:
         raise QuorateError(f"--option {text!r} is not of the form name=value")
     return name.strip(), value
-
-
-def _spark_settings(config: "BackupConfig | None", master: str | None, remote: str | None) -> "SparkSettings":
-    """The options of the command line win over the file."""
-    from quorate.pipeline.spark_settings import SparkSettings
-
-    if config is None:
-        settings = SparkSettings(rows_pass_jvm=True)
-    else:
-        spark = config.spark
-        settings = SparkSettings(master=spark.master, remote=spark.remote, conf=spark.conf, rows_pass_jvm=True)
-    if master is not None:
-        settings = msgspec.structs.replace(settings, master=master, remote=None)
-    return settings if remote is None else msgspec.structs.replace(settings, remote=remote)
 
 
 def _show(report: "ExportReport", output_format: OutputFormat) -> None:

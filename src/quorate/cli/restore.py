@@ -12,12 +12,13 @@ import typer
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
+from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.restore_config import RestoreConfig
     from quorate.pipeline.restore_run import RestoreReport, RestoreRun
+    from quorate.pipeline.spark_settings import SparkSettings
 
 
 def restore(  # noqa: PLR0917 - typer calls it by name
@@ -27,6 +28,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     ] = False,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    conf: ConfOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
@@ -34,14 +36,15 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     from quorate.client.first_contact import require_answer
     from quorate.pipeline.restore_target import target_client_config
 
-    settings = _with_spark(read_restore_config(config), master, remote)
+    settings = read_restore_config(config)
+    spark = spark_settings(master, remote, conf, file=settings.spark)
     with (
         interruptible("run the same restore again, and it goes on where it was"),
         ProgressDisplay("restore", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
         require_answer(target_client_config(settings), timeout, display.say)
-        report = _open_run(settings, display, stack).run(display, is_dry=dry_run)
+        report = _open_run(settings, spark, display, stack).run(display, is_dry=dry_run)
     _show(report, output_format, is_dry=dry_run)
 
 
@@ -55,17 +58,9 @@ def read_restore_config(path: Path) -> "RestoreConfig":
     return parse_restore_config(text, os.environ, str(path))
 
 
-def _with_spark(config: "RestoreConfig", master: str | None, remote: str | None) -> "RestoreConfig":
-    """The options of the command line win over the file."""
-    spark = config.spark
-    if master is not None:
-        spark = msgspec.structs.replace(spark, master=master, remote=None)
-    if remote is not None:
-        spark = msgspec.structs.replace(spark, remote=remote)
-    return msgspec.structs.replace(config, spark=spark)
-
-
-def _open_run(config: "RestoreConfig", display: ProgressDisplay, stack: contextlib.ExitStack) -> "RestoreRun":
+def _open_run(
+    config: "RestoreConfig", spark: "SparkSettings", display: ProgressDisplay, stack: contextlib.ExitStack
+) -> "RestoreRun":
     """Spark is started when there is something to read, and not before."""
     from quorate.backup.manifest_catalog import ManifestCatalog
     from quorate.backup.restore_ledger import RestoreLedger, restores_location
@@ -74,10 +69,8 @@ def _open_run(config: "RestoreConfig", display: ProgressDisplay, stack: contextl
     from quorate.pipeline.restore_target import target_client_config
     from quorate.pipeline.spark_driver import SparkDriver
     from quorate.pipeline.spark_session import open_spark
-    from quorate.pipeline.spark_settings import SparkSettings
 
     started: list[SparkDriver] = []
-    spark = SparkSettings(master=config.spark.master, remote=config.spark.remote, conf=config.spark.conf)
 
     def start_spark() -> SparkDriver:
         if not started:

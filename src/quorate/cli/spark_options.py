@@ -1,15 +1,25 @@
 """What the commands that run on Spark share: its options, and who reads what they print."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from quorate.cli.config_pairs import parse_configs
+
+if TYPE_CHECKING:
+    from quorate.backup.config import SparkConfig
+    from quorate.pipeline.spark_settings import SparkSettings
 
 MasterOption = Annotated[
     str | None, typer.Option("--master", help="Spark master: local[*], spark://host:7077, yarn …; wins over the file.")
 ]
 RemoteOption = Annotated[
     str | None, typer.Option("--remote", help="Spark Connect server, sc://host:15002; wins over the file.")
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's; may be repeated; wins over the file."),
 ]
 
 
@@ -19,3 +29,25 @@ class OutputFormat(StrEnum):
 
 
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="For people or for machines.")]
+
+
+def spark_settings(
+    master: str | None,
+    remote: str | None,
+    conf: list[str] | None,
+    *,
+    file: "SparkConfig | None" = None,
+    rows_pass_jvm: bool = False,
+) -> "SparkSettings":
+    """What the command line says, and where it says nothing, the file."""
+    from quorate.pipeline.spark_settings import SparkSettings
+
+    given = parse_configs(conf, "--conf")
+    of_file = {} if file is None else file.conf
+    if file is not None:
+        # Either of the two says where it runs: a file's server must not win over a master that was typed.
+        remote = file.remote if remote is None and master is None else remote
+        master = file.master if master is None else master
+    return SparkSettings(
+        master=master or SparkSettings().master, remote=remote, conf=of_file | given, rows_pass_jvm=rows_pass_jvm
+    )

@@ -7,12 +7,13 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import FormatOption, MasterOption, OutputFormat, RemoteOption
+from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.storage_url import StorageLocation
     from quorate.pipeline.backup_inventory import Inventory
+    from quorate.pipeline.spark_settings import SparkSettings
     from quorate.pipeline.verification import VerificationReport
 
 
@@ -28,6 +29,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     endpoint: Annotated[str | None, typer.Option(help="Address of an S3-compatible storage.")] = None,
     master: MasterOption = None,
     remote: RemoteOption = None,
+    conf: ConfOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Check that every object of a backup is there and is what was written."""
@@ -50,7 +52,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
         ProgressDisplay("verify", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
         if deep:
-            report = _verify_deeply(location, inventory, display, master, remote)
+            report = _verify_deeply(location, inventory, display, spark_settings(master, remote, conf))
         else:
             _begin(display, inventory, [entry.size_bytes for entry in inventory.segments])
             report = verify_quickly(opened, inventory, display)
@@ -64,14 +66,11 @@ def _verify_deeply(
     location: "StorageLocation",
     inventory: "Inventory",
     display: ProgressDisplay,
-    master: str | None,
-    remote: str | None,
+    settings: "SparkSettings",
 ) -> "VerificationReport":
     from quorate.pipeline.spark_session import open_spark
-    from quorate.pipeline.spark_settings import SparkSettings
     from quorate.pipeline.verification import pack_segments, verify_on_spark
 
-    settings = SparkSettings(remote=remote) if master is None else SparkSettings(master=master, remote=remote)
     display.phase("starting Spark")
     with open_spark(settings, f"quorate verify {inventory.backup_id}", display.say) as spark:
         tasks = pack_segments(inventory.segments)

@@ -1,11 +1,14 @@
 """Runs jobs on a session that has its own JVM: a local master or a cluster. Does I/O."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.sql import SparkSession
 
+from quorate.pipeline.executor_watch import LOOK_S, ExecutorWatch
 from quorate.pipeline.spark_driver import JobWatcher, QueryWatcher, Result
 from quorate.pipeline.spark_job import SparkJob
 from quorate.pipeline.task_progress import ProgressListener
@@ -13,8 +16,9 @@ from quorate.pipeline.task_runner import FinishedTask, TaskRunner, Work, collect
 
 
 class ClassicDriver:
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, say: Callable[[str], None] = lambda _: None) -> None:
         self._session = session
+        self._say = say
         self._context = session.sparkContext
         self._finished = self._context.accumulator([], _Lists())
 
@@ -37,7 +41,7 @@ class ClassicDriver:
             seen = len(finished)
 
         try:
-            return job.watch(look)
+            return job.watch(self._with_executors(look))
         finally:
             if listener is not None:
                 listener.close()
@@ -50,7 +54,31 @@ class ClassicDriver:
 
     def query(self, action: Callable[[SparkSession], Result], watcher: QueryWatcher) -> Result:
         job = self._start(lambda: action(self._session))
-        return job.watch(lambda: watcher.tasks_counted(*self._count_tasks(job.label)))
+        return job.watch(self._with_executors(lambda: watcher.tasks_counted(*self._count_tasks(job.label))))
+
+    def _with_executors(self, look: Callable[[], None]) -> Callable[[], None]:
+        """Also look whether there are executors, where they are given by somebody else."""
+        master = self._context.master or ""
+        if master.startswith("local"):
+            return look
+        watch = ExecutorWatch(time.monotonic(), master, dict(self._context.getConf().getAll()))
+        next_look_s = time.monotonic()
+
+        def look_at_both() -> None:
+            nonlocal next_look_s
+            look()
+            now_s = time.monotonic()
+            if now_s >= next_look_s:
+                next_look_s = now_s + LOOK_S
+                line = watch.look(now_s, self._count_executors())
+                if line is not None:
+                    self._say(line)
+
+        return look_at_both
+
+    def _count_executors(self) -> int:
+        status: Any = self._context._jsc.sc().getExecutorMemoryStatus()
+        return int(status.size()) - 1  # The driver is among them.
 
     def _start(self, action: Callable[[], Result]) -> SparkJob[Result]:
         job = SparkJob(

@@ -23,6 +23,7 @@ from quorate.pipeline.spark_driver import OpenedSpark
 from quorate.pipeline.spark_settings import SparkSettings, spark_conf
 
 _JVM_EXIT_TIMEOUT_S = 5
+_STANDALONE = "spark://"
 _CONNECT_PORT = 15002
 _CONNECT_TIMEOUT_S = 10
 
@@ -50,12 +51,13 @@ def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str
     from quorate.pipeline.classic_driver import ClassicDriver
     from quorate.pipeline.driver_jvm import DriverJvm
 
+    _check_master(settings.master)
     archive = class_archive(find_java(os.environ), os.environ) if settings.keeps_classes else None
     package_zip = None if settings.is_local else write_package_zip(folder)
     conf = spark_conf(settings, archive.jvm_options() if archive else [], folder=folder, package_zip=package_zip)
     jvm = DriverJvm(folder)
     try:
-        yield ClassicDriver(jvm.start(conf, name))
+        yield ClassicDriver(jvm.start(conf, name), say)
         jvm.stop(_JVM_EXIT_TIMEOUT_S)
     finally:
         jvm.kill()  # Whatever is left of it: after an interrupt, all.
@@ -92,6 +94,22 @@ def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[Ope
         # Set by the session, and taken by every later one in this process for "on Connect".
         for variable in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
             os.environ.pop(variable, None)
+
+
+def _check_master(master: str) -> None:
+    """A standalone master; the session itself would try for a minute, and say nothing."""
+    if not master.startswith(_STANDALONE):
+        return
+    failures = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            failures.append(f"{address}: {error}")
+        else:
+            return
+    raise QuorateError(f"no Spark master answers at {master}: {'; '.join(failures)}")
 
 
 def _check_listening(remote: str) -> None:
