@@ -75,13 +75,13 @@ def test_python_workers_of_a_cluster_are_killed(
 
     first = _back_up_under_kills(backups, victims, "--master", cluster.master)
     again = _run_again_and_compare(node, backups, first)
-    assert "objects of unfinished runs were deleted" in again.errors
+    assert "of unfinished runs deleted" in again.errors
 
 
 def test_python_workers_of_this_machine_are_killed(node: QuorateNode, backups: Backups) -> None:
     first = _back_up_under_kills(backups, lambda process: _writers(process.pid, backups), "--master", "local[2]")
     again = _run_again_and_compare(node, backups, first)
-    assert "objects of unfinished runs were deleted" in again.errors
+    assert "of unfinished runs deleted" in again.errors
 
 
 def _back_up_under_kills(

@@ -58,11 +58,11 @@ def test_nodes_that_agree_and_do_as_they_say_are_healthy(fakes: FakeNodes) -> No
     found = doctor(fakes.bootstrap)
 
     assert found.exit_code == 0, found.output
-    assert found.output == "3 nodes, 1 partitions, 6 claims tried, 0 disagreements\n"
+    assert found.output == "3 nodes, 1 partition, 6 claims tried, 0 disagreements\n"
 
 
 def test_one_bootstrap_server_leads_to_all_nodes(fakes: FakeNodes) -> None:
-    assert doctor(f"127.0.0.1:{fakes[4001].port}").output.startswith("3 nodes, 1 partitions, 6 claims tried")
+    assert doctor(f"127.0.0.1:{fakes[4001].port}").output.startswith("3 nodes, 1 partition, 6 claims tried")
 
 
 def test_node_that_names_another_leader_is_named(fakes: FakeNodes) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from quorate.__main__ import INTERRUPTED_STATUS
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
@@ -129,7 +130,7 @@ class _Session:
             self._display.say(f"objects of unfinished runs were not deleted: {error}")
         else:
             if deleted:
-                self._display.say(f"{len(deleted)} objects of unfinished runs were deleted")
+                self._display.say(f"{counted(len(deleted), 'object')} of unfinished runs deleted")
 
     def run_continuously(self, output_format: OutputFormat, orphan_age_ms: int) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
@@ -184,12 +185,14 @@ def show_report(report: "RunReport", output_format: OutputFormat) -> None:
     rate = report.batch_bytes / max(report.seconds, 0.001) / 1e6
     print(
         f"backup {report.backup_id}: manifest {report.manifest_number} is {report.state}: "
-        f"{report.topics} topics, {report.partitions} partitions, {report.record_count:,} records, "
+        f"{counted(report.topics, 'topic')}, {counted(report.partitions, 'partition')}, "
+        f"{counted(report.record_count, 'record')}, "
         f"{format_bytes(report.batch_bytes)} ({format_bytes(report.stored_bytes)} stored) "
         f"in {report.seconds:.1f} s ({rate:.1f} MB/s)",
     )
     print(
-        f"{len(report.gaps)} gaps, {report.truncations} truncations, {len(report.failures)} failures, "
-        f"leaders followed {report.leaders_followed} times",
+        f"{counted(len(report.gaps), 'gap')}, {counted(report.truncations, 'truncation')}, "
+        f"{counted(len(report.failures), 'failure')}, "
+        f"leaders followed {counted(report.leaders_followed, 'time')}",
         flush=True,
     )

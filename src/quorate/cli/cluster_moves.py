@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quorate.cli.cluster_options import node_list
+from quorate.cli.counted import counted
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def wait_for_moves(client: "KafkaClient", names: "Sequence[TopicPartition]") -> 
     while moving:
         moving &= set(client.reassignments.ongoing())
         if moving and time.monotonic() - last_said >= _SAY_INTERVAL_S:
-            print(f"{len(names) - len(moving)} of {len(names)} partitions moved", flush=True)
+            print(f"{len(names) - len(moving)} of {counted(len(names), 'partition')} moved", flush=True)
             last_said = time.monotonic()
         if moving:
             time.sleep(_LOOK_INTERVAL_S)
-    print(f"{len(names)} partitions moved", flush=True)
+    print(f"{counted(len(names), 'partition')} moved", flush=True)

@@ -7,6 +7,7 @@ import typer
 from quorate.cli.cluster_moves import carry_out, show_plan
 from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
 from quorate.cli.confirmation import YesOption, confirm
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 
 
@@ -28,7 +29,7 @@ def rebalance(
         plan = rebalance_plan(image, max_moves=max_moves)
         if plan:
             show_plan(image, plan)
-            print(f"{len(plan)} partitions to change")
+            print(f"{counted(len(plan), 'partition')} to change")
         else:
             print("the replicas are even")
         if dry_run:
@@ -41,4 +42,4 @@ def rebalance(
         ]
         if elsewhere:
             late = client.reassignments.elect_preferred_leaders(elsewhere)
-            print(f"{len(elsewhere) - len(late)} partitions have their preferred leader again")
+            print(f"{counted(len(elsewhere) - len(late), 'partition')} have their preferred leader again")

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
+from quorate.cli.counted import counted
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
 
@@ -38,7 +39,10 @@ def status(
 
 
 def _show(health: "ClusterHealth") -> None:
-    print(f"cluster {health.cluster_id}: {health.topic_count} topics, {health.partition_count} partitions")
+    print(
+        f"cluster {health.cluster_id}: {counted(health.topic_count, 'topic')}, "
+        f"{counted(health.partition_count, 'partition')}"
+    )
     quorum = health.quorum
     if quorum is not None:
         print(
@@ -77,7 +81,7 @@ def _node_row(node: "NodeHealth") -> list[object]:
 def _show_partitions(what: str, partitions: "Sequence[PartitionHealth]") -> None:
     if not partitions:
         return
-    print(f"\n{len(partitions)} partitions {what}:")
+    print(f"\n{counted(len(partitions), 'partition')} {what}:")
     for each in partitions[:_SHOWN_PARTITIONS]:
         leader = "none" if each.leader is None else each.leader
         moving = (

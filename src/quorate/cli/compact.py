@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
@@ -84,7 +85,7 @@ def _show(report: "CompactReport", output_format: OutputFormat) -> None:
         print(f"{name} has no small segments that could be merged", flush=True)
         return
     print(
-        f"{name} has {report.segments_after} segments in place of {report.segments_before} of manifest "
+        f"{name} has {counted(report.segments_after, 'segment')} in place of {report.segments_before} of manifest "
         f"{report.compacted_from} ({format_bytes(report.size_bytes)}) in {report.seconds:.1f} s",
         flush=True,
     )

@@ -8,6 +8,7 @@ import typer
 
 from quorate.cli.backup import read_backup_config
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
@@ -90,7 +91,7 @@ class _TaskDisplay:
             return  # Still being planned.
         if task_count != self._task_count:
             self._task_count = task_count
-            self._display.say(f"{task_count} tasks to write")
+            self._display.say(f"{counted(task_count, 'task')} to write")
             self._display.begin(RunProgress([0] * task_count, [frozenset()] * task_count, 0))
         self._display.tasks_finished([], finished_count)
 
@@ -133,7 +134,7 @@ def _show(report: "ExportReport", output_format: OutputFormat) -> None:
         return
     size = "" if report.size_bytes is None else f", {format_bytes(report.size_bytes)}"
     print(
-        f"{report.record_count:,} records{size} as {report.table_format} in {report.output} "
+        f"{counted(report.record_count, 'record')}{size} as {report.table_format} in {report.output} "
         f"in {report.seconds:.1f} s ({report.record_count / max(report.seconds, 0.001):,.0f} records/s)",
         flush=True,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from quorate.cli.counted import counted
 from quorate.cli.progress_display import format_bytes
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
@@ -69,7 +70,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
                 for row in rows
             ],
         )
-        print(f"{len(rows)} backups")
+        print(f"{counted(len(rows), 'backup')}")
     for message in unreadable:
         print(f"quorate: {message}", file=sys.stderr)
     if unreadable:
@@ -121,7 +122,7 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
     print(f"manifests: {_ranges(manifests)}")
     if manifest.groups:
         print(f"{len(manifest.groups)} consumer groups with their offsets")
-    print(f"{len(topics)} topics, {len(manifest.failures)} failures")
+    print(f"{counted(len(topics), 'topic')}, {counted(len(manifest.failures), 'failure')}")
 
 
 def _catalog(root: "StorageLocation", backup_id: str) -> "ManifestCatalog":

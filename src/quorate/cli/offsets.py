@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption, tell
+from quorate.cli.counted import counted
 from quorate.cli.restore import read_restore_config
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
@@ -66,7 +67,10 @@ def rollback(config: ConfigOption, restore_id: RestoreIdOption = None, timeout: 
     opened = _Opened(config, restore_id, timeout)
     with opened.client() as client:
         groups = opened.groups.rollback(client)
-    print(f"{len(groups)} groups have the offsets again that they had before restore {opened.restore_id}", flush=True)
+    print(
+        f"{counted(len(groups), 'group')} at the offsets from before restore {opened.restore_id} again",
+        flush=True,
+    )
 
 
 class _Opened:
@@ -126,7 +130,7 @@ def _show_groups(groups: "list[TranslatedGroup]", output_format: OutputFormat) -
     for group in groups:
         for each in group.offsets:
             print(f"{group.group}: {each.topic}-{each.partition} at offset {each.offset}")
-    print(f"{len(groups)} groups", flush=True)
+    print(f"{counted(len(groups), 'group')}", flush=True)
 
 
 def _show_map(opened: _Opened, topic: str, output_format: OutputFormat) -> None:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from quorate.cli.counted import counted
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -139,11 +141,6 @@ def _live_progress() -> "Progress":
         console=Console(stderr=True),
         transient=True,
     )
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """1 topic, 2 topics; 1 copy, 2 copies where the plural is given."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import FormatOption, OutputFormat
@@ -128,7 +129,7 @@ class _BackupPrune:
             age_ms = self._orphan_age_ms
             orphans = collect_orphans(self._storage, self._catalog, now_ms=now_ms, safe_age_ms=age_ms)
             if orphans:
-                self._display.say(f"{len(orphans)} objects of unfinished runs were deleted")
+                self._display.say(f"{counted(len(orphans), 'object')} of unfinished runs deleted")
             self._pruner.forget_marks(now_ms=now_ms, safe_age_ms=age_ms)
         return report
 
@@ -142,7 +143,8 @@ def _show(reports: "list[PruneReport]", output_format: OutputFormat) -> None:
             print(f"backup {report.backup_id}: manifest {verdict.number} stays: {verdict.kept_because}")
         verb = "would be" if report.is_dry else "were"
         print(
-            f"backup {report.backup_id}: {len(report.pruned)} manifests and {report.objects} objects "
-            f"({format_bytes(report.size_bytes)}) {verb} deleted, {len(report.kept)} manifests stay",
+            f"backup {report.backup_id}: {counted(len(report.pruned), 'manifest')} and "
+            f"{counted(report.objects, 'object')} "
+            f"({format_bytes(report.size_bytes)}) {verb} deleted, {counted(len(report.kept), 'manifest')} kept",
             flush=True,
         )

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
@@ -107,13 +108,14 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
             if count
         )
         print(
-            f"{topic.source}{renamed}: {topic.partition_count} partitions, {topic.record_count:,} records, "
+            f"{topic.source}{renamed}: {counted(topic.partition_count, 'partition')}, "
+            f"{counted(topic.record_count, 'record')}, "
             f"{format_bytes(topic.batch_bytes)}{notes}"
         )
     where = " at their original offsets" if report.preserve_offsets else ""
     summary = (
-        f"manifest {report.manifest_number} of backup {report.backup_id}: {len(report.topics)} topics, "
-        f"{report.record_count:,} records{where}, {format_bytes(report.batch_bytes)}"
+        f"manifest {report.manifest_number} of backup {report.backup_id}: {counted(len(report.topics), 'topic')}, "
+        f"{counted(report.record_count, 'record')}{where}, {format_bytes(report.batch_bytes)}"
     )
     if report.finished_ms is not None:
         when = _moment(report.finished_ms)
@@ -129,7 +131,7 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
     rate = report.written_bytes / max(report.seconds, 0.001) / 1e6
     resumed = " (resumed)" if report.is_resumed else ""
     print(
-        f"restore {report.restore_id}{resumed}: {summary}; {report.written_records:,} records written "
-        f"in {report.seconds:.1f} s ({rate:.1f} MB/s), leaders followed {report.leaders_followed} times",
+        f"restore {report.restore_id}{resumed}: {summary}; {counted(report.written_records, 'record')} written "
+        f"in {report.seconds:.1f} s ({rate:.1f} MB/s), leaders followed {counted(report.leaders_followed, 'time')}",
         flush=True,
     )

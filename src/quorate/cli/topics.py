@@ -8,6 +8,7 @@ import typer
 from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
 from quorate.cli.config_pairs import parse_configs
 from quorate.cli.confirmation import YesOption, confirm
+from quorate.cli.counted import counted
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.text_table import print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
@@ -70,7 +71,7 @@ def list_topics(
         ["topic", "partitions", "replicas", "id"],
         [[row["topic"], row["partition_count"], row["replication_factor"], row["topic_id"]] for row in rows],
     )
-    print(f"{len(rows)} topics")
+    print(f"{counted(len(rows), 'topic')}")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
@@ -81,7 +82,7 @@ def _verify_deeply(
 def _begin(display: ProgressDisplay, inventory: "Inventory", task_bytes: list[int]) -> None:
     from quorate.pipeline.run_progress import RunProgress
 
-    display.say(f"{len(inventory.segments)} objects of {inventory.manifest_count} manifests")
+    display.say(f"{counted(len(inventory.segments), 'object')} of {counted(inventory.manifest_count, 'manifest')}")
     display.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
 
 
@@ -93,8 +94,8 @@ def _show(report: "VerificationReport", output_format: OutputFormat) -> None:
         print(f"damaged: {damage.message}")
     kind = "every batch" if report.deep else "sizes and SHA-256"
     print(
-        f"backup {report.backup_id}, manifest {report.manifest_number}: {report.objects} objects, "
-        f"{report.record_count:,} records, {format_bytes(report.size_bytes)} verified ({kind}), "
+        f"backup {report.backup_id}, manifest {report.manifest_number}: {counted(report.objects, 'object')}, "
+        f"{counted(report.record_count, 'record')}, {format_bytes(report.size_bytes)} verified ({kind}), "
         f"{len(report.damages)} damaged",
         flush=True,
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.progress_display import ProgressDisplay, counted
+from quorate.cli.counted import counted
+from quorate.cli.progress_display import ProgressDisplay
 from quorate.pipeline.run_progress import RunProgress
 from quorate.pipeline.task_progress import TaskAdvance
 from quorate.pipeline.task_runner import FinishedTask

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from quorate.cli.counted import counted
 from quorate.cli.doctor.finding import Finding, Kind, Severity
 
 #: Of each kind; a node that is down shows in every partition it had.
@@ -53,10 +54,10 @@ def summary(report: Report) -> str:
     """The last line. What is wrong without being a disagreement is counted only where it is there."""
     others = len(report.findings) - report.disagreements
     line = (
-        f"{report.node_count} nodes, {report.partition_count} partitions, {report.claims_tried} claims tried, "
-        f"{report.disagreements} disagreements"
+        f"{counted(report.node_count, 'node')}, {counted(report.partition_count, 'partition')}, "
+        f"{counted(report.claims_tried, 'claim')} tried, {counted(report.disagreements, 'disagreement')}"
     )
-    return f"{line}, {others} other findings" if others else line
+    return f"{line}, {counted(others, 'other finding')}" if others else line
 
 
 def json_line(report: Report) -> str:

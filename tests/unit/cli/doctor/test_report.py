@@ -24,7 +24,7 @@ def test_disagreements_are_counted_apart_from_other_findings() -> None:
     assert lines == [
         "error: a-0: is wrong",
         "warning: a-1: is wrong",
-        "3 nodes, 10 partitions, 72 claims tried, 1 disagreements, 1 other findings",
+        "3 nodes, 10 partitions, 72 claims tried, 1 disagreement, 1 other finding",
     ]
 
 
