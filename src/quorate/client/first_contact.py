@@ -30,7 +30,7 @@ def require_answer(config: ClientConfig, timeout_s: float, tell: Callable[[str],
     )
     where = ", ".join(config.bootstrap_servers)
     silence = threading.Timer(
-        min(_SILENCE_S, timeout_s), tell, [f"no answer from {where} yet; trying for {timeout_s:g} s (--timeout)"]
+        min(_SILENCE_S, timeout_s / 2), tell, [f"no answer from {where} yet; trying for {timeout_s:g} s (--timeout)"]
     )
     silence.daemon = True
     silence.start()

@@ -129,8 +129,8 @@ def _copy_together(
             if not isinstance(item, RangeFailed):
                 size_bytes, records_before = len(item.data), copy.record_count
                 copy.take(item)
-                report(size_bytes, copy.record_count - records_before)
                 limit.take(size_bytes)
+                report(size_bytes, copy.record_count - records_before)
             elif isinstance(item.error, CorruptBatch):
                 broken.append(copy)
             else:
