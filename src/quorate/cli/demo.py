@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
@@ -77,7 +78,7 @@ def _steps(source: "LocalCluster", target: "LocalCluster", folder: Path) -> Iter
     yield "kill", commands.kill_leader(producer)
     backup = commands.finish_backup()
     copied = f"{backup['record_count']:,} records, {backup['batch_bytes']:,} bytes of raw batches"
-    followed = f"leaders followed {backup['leaders_followed']} times"
+    followed = f"leaders followed {counted(backup['leaders_followed'], 'time')}"
     yield "backup", f"{copied}, {len(backup['gaps'])} gaps, {followed}, on Spark"
     yield "verify", commands.verify()
 
