@@ -14,9 +14,9 @@ from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
+def cluster(folder: Path, port: int | None = None) -> Iterator[str]:
     """Of one node, whose umask allows everything; its bootstrap address."""
-    port = free_port()
+    port = port or free_port()
     arguments = ["up", "--nodes", "1", "--port", str(port), "--data", str(folder)]
     process = ChildProcess(
         ["sh", "-c", 'umask 0 && exec "$@"', "sh", str(QUORATE), *arguments], folder.with_suffix(".log")
@@ -60,14 +60,14 @@ def test_every_file_of_a_running_and_of_a_stopped_cluster_is_its_owners_alone(tm
 
 
 def test_what_an_operator_has_opened_stays_open_and_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "cluster"
-    with cluster(folder):
+    folder, port = tmp_path / "cluster", free_port()
+    with cluster(folder, port):
         pass
     opened = [folder / "node-1" / "data", folder / "cluster.json", folder / "node-1" / "node.toml"]
     for path, mode in zip(opened, (0o750, 0o644, 0o640), strict=True):
         path.chmod(mode)
 
-    with cluster(folder):
+    with cluster(folder, port):
         log = folder / "node-1" / "node.log"
         warning = f"WARNING quorate.broker.data_dir_lock data folder is open to other users path={opened[0]} mode=0750"
         eventually(lambda: warning in log.read_text(), "the node to tell it")

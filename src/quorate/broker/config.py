@@ -127,8 +127,8 @@ def parse_node_config(text: str) -> NodeConfig:
     for key in _ADDRESS_KEYS:
         if key in raw:
             raw[key] = parse_address(_text_of(key, raw[key]))
-    raw["log"] = parse_log_settings(raw.get("log", {}))
     check_choices(raw, NodeConfig)
+    raw["log"] = parse_log_settings(raw.get("log", {}))
     raw["voters"] = _parse_voters(raw.get("voters", {}))
     raw["configs"] = {name: _config_text(name, value) for name, value in raw.get("configs", {}).items()}
     try:
