@@ -34,6 +34,13 @@ class HardState(msgspec.Struct, frozen=True):
     voted_for: NodeId | None = None
 
 
+class LogPosition(msgspec.Struct, frozen=True, order=True):
+    """Where a log ends. The later one of two lacks nothing of what the earlier one had that is committed."""
+
+    last_term: Term = NO_TERM  # Of the entry before the end. Counts first (paper, section 5.4.1).
+    end_offset: Offset = Offset(0)
+
+
 class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
     """Which prefix of the log a snapshot stands for."""
 

@@ -30,9 +30,11 @@ class Follower:
         """When to campaign.
 
         A node that is leaving campaigns until its removal is committed: with its longer log it may be the only one
-        that can win (thesis, section 4.2.2).
+        that can win (thesis, section 4.2.2). One whose log was damaged waits to be given it again.
         """
-        return self.election_deadline_ms if self._state.log.may_be_voter(self._state.node_id) else None
+        state = self._state
+        may_campaign = state.log.may_be_voter(state.node_id) and not state.is_recovering
+        return self.election_deadline_ms if may_campaign else None
 
     def wake(self) -> Transition:
         return Campaign(CampaignPhase.PRE_VOTE)
@@ -48,7 +50,7 @@ class Follower:
             case InstallSnapshot():
                 self.hear_leader(message.sender)
                 self._install(message)
-            case TimeoutNow() if self._state.is_voter:
+            case TimeoutNow() if self._state.is_voter and not self._state.is_recovering:
                 return Campaign(CampaignPhase.VOTE, is_transfer=True)
             case _:
                 pass  # Answers to what this node asked in a role it no longer has.
@@ -107,17 +109,21 @@ class Follower:
                 base_offset=request.base_offset,
                 diverging_end_offset=end_offset,
                 diverging_term=term,
+                is_recovering=self._state.is_recovering,
             )
         )
 
     def _take_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._commit(heartbeat.high_watermark)
-        self._state.outbox.append(
+        state = self._state
+        if not state.is_recovering:  # Else the leader may still think of the log that was lost.
+            self._commit(heartbeat.high_watermark)
+        state.outbox.append(
             HeartbeatResponse(
-                term=self._state.term,
-                sender=self._state.node_id,
+                term=state.term,
+                sender=state.node_id,
                 receiver=heartbeat.sender,
                 read_round=heartbeat.read_round,
+                recovered_end_offset=state.log.log_end_offset if state.is_recovering else None,
             )
         )
 

@@ -74,8 +74,12 @@ class Leader:
                 progress.accepted(message.match_end_offset)
                 return self.advance_high_watermark()
             case AppendRejected():
+                if message.is_recovering:
+                    progress.log_damaged(message.diverging_end_offset)
                 self._replication.rejected(progress, message)
             case HeartbeatResponse():
+                if message.recovered_end_offset is not None:
+                    progress.log_damaged(message.recovered_end_offset)
                 progress.heartbeat_answered(self._state.log.log_end_offset, self._state.now_ms)
                 progress.acknowledged_read_round = max(progress.acknowledged_read_round, message.read_round)
                 self._confirm_reads()

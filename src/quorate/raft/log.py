@@ -7,7 +7,7 @@ committed.
 from collections.abc import Sequence
 
 from quorate.kernel.ids import NodeId, Offset, Term
-from quorate.raft.entries import NO_TERM, Entry, EntryKind, InvariantBroken, Snapshot, SnapshotMeta
+from quorate.raft.entries import NO_TERM, Entry, EntryKind, InvariantBroken, LogPosition, Snapshot, SnapshotMeta
 from quorate.raft.membership import Membership, MembershipHistory, decode_membership
 
 
@@ -33,6 +33,10 @@ class RaftLog:
     @property
     def last_term(self) -> Term:
         return self._entries[-1].term if self._entries else self._term_before_start
+
+    @property
+    def end(self) -> LogPosition:
+        return LogPosition(self.last_term, self.log_end_offset)
 
     @property
     def membership(self) -> Membership:
@@ -75,7 +79,7 @@ class RaftLog:
 
     def is_at_least(self, log_end_offset: Offset, last_term: Term) -> bool:
         """Whether a log that ends so lacks nothing that this one has (paper, section 5.4.1)."""
-        return (last_term, log_end_offset) >= (self.last_term, self.log_end_offset)
+        return LogPosition(last_term, log_end_offset) >= self.end
 
     def end_of_terms_up_to(self, term: Term, end_offset: Offset) -> Offset:
         """The largest end, not beyond end_offset, of entries of this term or an earlier one.

@@ -47,6 +47,7 @@ class AppendRejected(Envelope, frozen=True, array_like=True, kw_only=True, tag=4
     base_offset: Offset
     diverging_end_offset: Offset
     diverging_term: Term
+    is_recovering: bool = False  # Damage took entries that the sender had accepted.
 
 
 class Heartbeat(Envelope, frozen=True, array_like=True, kw_only=True, tag=5):
@@ -56,6 +57,7 @@ class Heartbeat(Envelope, frozen=True, array_like=True, kw_only=True, tag=5):
 
 class HeartbeatResponse(Envelope, frozen=True, array_like=True, kw_only=True, tag=6):
     read_round: int
+    recovered_end_offset: Offset | None = None  # Where a log ends that was damaged and is not as far as it was.
 
 
 class InstallSnapshot(Envelope, frozen=True, array_like=True, kw_only=True, tag=7):

@@ -11,7 +11,7 @@ from typing import assert_never
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset
 from quorate.raft.candidate import Candidate
 from quorate.raft.config import RaftConfig
-from quorate.raft.entries import Entry, HardState, InvariantBroken, Snapshot, SnapshotMeta
+from quorate.raft.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot, SnapshotMeta
 from quorate.raft.events import (
     Compact,
     MessageReceived,
@@ -49,11 +49,13 @@ class RaftNode:
         hard_state: HardState | None = None,
         snapshot: Snapshot | None = None,
         entries: Sequence[Entry] = (),
+        lost_log: LogPosition | None = None,
     ) -> None:
         """Start from what the disk holds; the bootstrap membership holds until snapshot or log name another one.
 
         Entries that the snapshot stands for may be among those given. A node that joins later bootstraps with an
-        empty membership, and waits for a leader to talk to it.
+        empty membership, and waits for a leader to talk to it. Where damage took a part of the log, ``lost_log`` says
+        how far it went: the node recovers, until a Ready says that this is over.
         """
         log = RaftLog(snapshot, entries, bootstrap)
         self._state = RaftState(
@@ -63,7 +65,10 @@ class RaftNode:
             hard_state=hard_state or HardState(),
             log=log,
             now_ms=now_ms,
+            lost_log=lost_log,
         )
+        self._told_recovered = lost_log is None
+        self._state.end_recovery_when_complete()
         self._role: Follower | Candidate | Leader = Follower(self._state, self._first_deadline())
         self._term_allowance = TermAllowance(self._state.term, now_ms)
         self._saved_hard_state = self._state.hard_state
@@ -99,6 +104,11 @@ class RaftNode:
         if member is None and isinstance(self._role, Leader):
             member = log.committed_membership.member(node_id)
         return NO_DIRECTORY if member is None else member.directory_id
+
+    @property
+    def lost_log(self) -> LogPosition | None:
+        """How far the log has to go again before this node takes part in elections; None: it does."""
+        return self._state.lost_log
 
     @property
     def log_end_offset(self) -> Offset:
@@ -191,11 +201,14 @@ class RaftNode:
             self._handed_out_end_offset = snapshot.meta.end_offset
         may_overtake_disk = hard_state is None and snapshot is None
         quorum_state = self.quorum_state
+        is_recovered = not self._told_recovered and not state.is_recovering
+        may_overtake_disk = may_overtake_disk and not is_recovered
         ready = Ready(
             early_messages=[m for m in state.outbox if may_overtake_disk and isinstance(m, AppendRequest)],
             hard_state=hard_state,
             snapshot=snapshot,
             entries=log.read(log.unsaved_from, log.log_end_offset),
+            is_recovered=is_recovered,
             messages=[m for m in state.outbox if not (may_overtake_disk and isinstance(m, AppendRequest))],
             committed=log.read(self._handed_out_end_offset, log.high_watermark),
             finished=list(state.finished),
@@ -203,6 +216,7 @@ class RaftNode:
         )
         self._saved_hard_state = state.hard_state
         self._told_quorum_state = quorum_state
+        self._told_recovered = self._told_recovered or is_recovered
         self._handed_out_end_offset = log.high_watermark
         log.unsaved_from = log.log_end_offset
         state.outbox.clear()
@@ -337,6 +351,7 @@ def _is_empty(ready: Ready) -> bool:
         or ready.hard_state
         or ready.snapshot
         or ready.entries
+        or ready.is_recovered
         or ready.messages
         or ready.committed
         or ready.finished

@@ -20,7 +20,8 @@ class ProgressState(enum.Enum):
 class Progress:
     def __init__(self, next_offset: Offset, max_in_flight: int) -> None:
         self.state = ProgressState.PROBE
-        self.match_end_offset = Offset(0)  # The logs agree up to here, durably. Never moves back.
+        # The logs agree up to here, durably. Moves back only where the peer says that damage took entries.
+        self.match_end_offset = Offset(0)
         self.next_offset = next_offset  # Of the next append; never below match_end_offset.
         self.told_high_watermark = Offset(0)
         self.acknowledged_read_round = 0
@@ -83,6 +84,12 @@ class Progress:
         else:
             self.probe(self.match_end_offset)
             self.probe_due = False
+
+    def log_damaged(self, end_offset: Offset) -> None:
+        """The peer had accepted more than it has now. That it is told again changes nothing."""
+        if end_offset < self.match_end_offset:
+            self.match_end_offset = self.told_high_watermark = Offset(0)
+            self.probe(end_offset)
 
     def probe(self, next_offset: Offset) -> None:
         self._enter(ProgressState.PROBE)

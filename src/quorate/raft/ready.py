@@ -36,6 +36,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     hard_state: HardState | None
     snapshot: Snapshot | None  # Takes the place of log and state machine; the log goes on at its end_offset.
     entries: list[Entry]  # A first offset below the log's end: truncate the log to it, then append.
+    # The log has again all that damage took from it. Make durable, after the three, that this is so.
+    is_recovered: bool = False
     # Only after all that is durable.
     messages: list[Message]
     # To the state machine, after the snapshot. NO_OP and MEMBERSHIP entries are among them.

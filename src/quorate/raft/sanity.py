@@ -93,6 +93,8 @@ def _leader_objection(message: FromLeader, state: RaftState, *, leads: bool) -> 
         case InstallSnapshot():
             return _snapshot_objection(message, state.log)
         case Heartbeat():
+            if state.is_recovering and 0 <= message.high_watermark <= MAX_OFFSET:
+                return None  # The leader may not know yet what was lost here.
             if not 0 <= message.high_watermark <= state.log.log_end_offset:
                 return f"{message.high_watermark} is not committed here: the log ends at {state.log.log_end_offset}"
             return None if 0 <= message.read_round <= MAX_OFFSET else f"there is no round {message.read_round}"
@@ -147,6 +149,8 @@ def _answer_objection(
             known = 0 <= message.diverging_term <= message.term
             return None if known else f"there is no term {message.diverging_term} before {message.term}"
         case HeartbeatResponse():
+            if not 0 <= (message.recovered_end_offset or 0) <= MAX_OFFSET:
+                return f"no log ends at {message.recovered_end_offset}"
             known = 0 <= message.read_round <= read_round
             return None if known else f"there was no round {message.read_round} yet"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.kernel.leaders import QuorumLeader
 from quorate.raft.config import RaftConfig
-from quorate.raft.entries import Entry, HardState, InvariantBroken, Snapshot
+from quorate.raft.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot
 from quorate.raft.log import RaftLog
 from quorate.raft.messages import Message
 from quorate.raft.outcomes import Outcome, Refusal, Refused
@@ -16,7 +16,15 @@ Jitter = Callable[[], float]  # Gives numbers of [0, 1).
 
 class RaftState:
     def __init__(
-        self, *, node_id: NodeId, config: RaftConfig, jitter: Jitter, hard_state: HardState, log: RaftLog, now_ms: int
+        self,
+        *,
+        node_id: NodeId,
+        config: RaftConfig,
+        jitter: Jitter,
+        hard_state: HardState,
+        log: RaftLog,
+        now_ms: int,
+        lost_log: LogPosition | None = None,
     ) -> None:
         self.node_id = node_id
         self.config = config
@@ -33,11 +41,18 @@ class RaftState:
         self.durable_end_offset = log.log_end_offset
         self.applied_end_offset = log.high_watermark
         self.snapshot_to_install: Snapshot | None = None
+        # How far the log once went of which damage took a part. Until it is as far again, others count on entries that
+        # this node no longer has: it helps to elect nobody, and it does not ask to be elected.
+        self.lost_log = lost_log
         self._jitter = jitter
 
     @property
     def is_voter(self) -> bool:
         return self.node_id in self.log.membership.voters
+
+    @property
+    def is_recovering(self) -> bool:
+        return self.lost_log is not None
 
     @property
     def has_live_leader(self) -> bool:
@@ -76,6 +91,7 @@ class RaftState:
         truncated_at = self.log.merge(entries)
         if truncated_at is not None:
             self.proposals.truncated(truncated_at)
+        self.end_recovery_when_complete()
 
     def commit(self, end_offset: Offset) -> None:
         self.log.advance_high_watermark(end_offset)
@@ -85,3 +101,9 @@ class RaftState:
         self.log.restore(snapshot)
         self.proposals.replaced_by_snapshot()
         self.snapshot_to_install = snapshot
+        self.end_recovery_when_complete()
+
+    def end_recovery_when_complete(self) -> None:
+        """A log that is at least as far as the lost one has all of it that is committed, or can still be."""
+        if self.lost_log is not None and self.log.end >= self.lost_log:
+            self.lost_log = None

@@ -26,6 +26,8 @@ def send_vote_response(state: RaftState, request: VoteRequest, *, granted: bool)
 
 
 def _may_vote_for(state: RaftState, request: VoteRequest) -> bool:
+    if state.is_recovering:
+        return False  # Its log does not show what others count on it to have.
     if request.is_pre_vote:
         return request.term > state.term
     return state.voted_for == request.sender or (state.voted_for is None and state.leader is None)

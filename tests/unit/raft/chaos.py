@@ -15,14 +15,15 @@ RECOVERY_MS = 20_000
 
 
 class Chaos:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, damages_disks: bool = False) -> None:
         self.simulation = Simulation(seed)
         self._random = self.simulation.random
         self._ticket = 0
         self._actions = [
             (self._propose, 12),
             (self._read, 6),
-            (self._change_membership, 3),
+            (self._change_membership, 0 if damages_disks else 3),
+            (self._damage, 4 if damages_disks else 0),
             (self._transfer, 1),
             (self._compact, 2),
             (self._crash, self._random.choice([0, 1, 3])),
@@ -114,6 +115,21 @@ class Chaos:
         node = self._some_node()
         if node.node is not None:
             node.crash()
+
+    def _damage(self) -> None:
+        """Of a node that is down, as long as a majority is sound: what is damaged there can be had from no other node.
+
+        One crash in two leaves it to ``_crash`` to have taken the node down; else the node goes down for it.
+        """
+        nodes = [node for node in self.simulation.nodes.values() if node.may_vote]
+        damaged = [node for node in nodes if node.is_recovering]
+        node = self._random.choice(damaged or nodes)
+        if node in damaged or len(damaged) < (len(nodes) - 1) // 2:
+            if node.node is not None:
+                node.crash()
+            node.damage()
+            if self._random.random() < 0.5:
+                node.start()
 
     def _restart(self) -> None:
         for node in self.simulation.nodes.values():

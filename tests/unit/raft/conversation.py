@@ -19,6 +19,7 @@ remark. Every Ready is carried out at once, and messages wait on their link unti
     > propose 1 x            also: read 1, transfer 1 2, add 1 4, promote 1 4, remove 1 3
     > compact 1              node 1 makes a snapshot of what it has applied
     > crash 1                also: restart 1
+    > damage 1 2             of what node 1, which crashed, has in its log only the first 2 entries can be read
     > logs                   shows each log: committed entries | the others
 """
 
@@ -171,6 +172,9 @@ class Conversation:
     def _do_restart(self, name: str) -> None:
         self._start(_id(name), self._bootstraps[_id(name)])
 
+    def _do_damage(self, name: str, kept_entries: str) -> None:
+        self._disks[_id(name)].damage(int(kept_entries))
+
     def _do_logs(self) -> None:
         for node_id, node in sorted(self._nodes.items()):
             log = node._state.log
@@ -192,6 +196,7 @@ class Conversation:
             hard_state=disk.hard_state,
             snapshot=disk.snapshot,
             entries=disk.entries,
+            lost_log=disk.lost_log,
         )
         self._applied[node_id] = disk.snapshot.meta.end_offset if disk.snapshot else Offset(0)
         self._carry_out(node_id)
@@ -224,6 +229,8 @@ class Conversation:
         if ready.committed:
             self._said.append(f"{node_id} applies {' '.join(entry_words(entry) for entry in ready.committed)}")
             self._applied[node_id] = Offset(ready.committed[-1].offset + 1)
+        if ready.is_recovered:
+            self._said.append(f"{node_id} has its log again")
         for outcome in ready.finished:
             self._said.append(f"{node_id} says of {self._asked[outcome.ticket]}: {outcome_words(outcome)}")
 

@@ -3,7 +3,7 @@
 from random import Random
 
 from quorate.kernel.ids import Offset
-from quorate.raft.entries import Entry, HardState, Snapshot
+from quorate.raft.entries import Entry, HardState, LogPosition, Snapshot
 from quorate.raft.ready import Ready
 
 
@@ -12,12 +12,31 @@ class SimulatedDisk:
         self.hard_state = HardState()
         self.snapshot: Snapshot | None = None
         self.entries: list[Entry] = []
+        #: How far the log went of which damage took a part, until that is there again.
+        self.lost_log: LogPosition | None = None
 
     @property
     def log_end_offset(self) -> Offset:
         if self.entries:
             return Offset(self.entries[-1].offset + 1)
         return self.snapshot.meta.end_offset if self.snapshot else Offset(0)
+
+    @property
+    def end(self) -> LogPosition:
+        if self.entries:
+            return LogPosition(self.entries[-1].term, self.log_end_offset)
+        meta = self.snapshot.meta if self.snapshot else None
+        return LogPosition() if meta is None else LogPosition(meta.last_term, meta.end_offset)
+
+    def damage(self, kept_entries: int, *, keeps_snapshot: bool = True) -> None:
+        """Only the first entries can still be read, or with the snapshot nothing at all."""
+        self.lost_log = max(self.end, self.lost_log or LogPosition())
+        if not keeps_snapshot:
+            self.snapshot = None
+        starts_at_zero = self.snapshot is not None or (self.entries and self.entries[0].offset == 0)
+        self.entries = self.entries[: kept_entries if starts_at_zero else 0]
+        if self.snapshot is not None and self.log_end_offset < self.snapshot.meta.end_offset:
+            self.entries = []
 
     def persist(self, ready: Ready) -> None:
         self._persist_steps(ready, steps=3, entries=len(ready.entries))
@@ -41,3 +60,5 @@ class SimulatedDisk:
             assert first_offset <= self.log_end_offset, "a hole in the log"
             self.entries = [entry for entry in self.entries if entry.offset < first_offset]
             self.entries += ready.entries[:entries]
+        if steps >= 3 and entries == len(ready.entries) and ready.is_recovered:
+            self.lost_log = None

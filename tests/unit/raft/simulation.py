@@ -45,6 +45,7 @@ class SimulatedNode:
         self._simulation = simulation
         self.node_id = node_id
         self._bootstrap = bootstrap
+        self.may_vote = node_id in bootstrap.voters
         self._disk = SimulatedDisk()
         self._out: Ready | None = None
         self._tick_at_ms: int | None = None
@@ -64,6 +65,7 @@ class SimulatedNode:
             hard_state=disk.hard_state,
             snapshot=disk.snapshot,
             entries=disk.entries,
+            lost_log=disk.lost_log,
         )
         self.applied_end_offset, self._digest = Offset(0), START
         if disk.snapshot is not None:
@@ -75,6 +77,16 @@ class SimulatedNode:
             self._disk.persist_part(self._out, self._simulation.random)
         self.node, self._out, self._tick_at_ms = None, None, None
         self.life += 1
+
+    def damage(self) -> None:
+        """Of what its disk holds a part cannot be read any more; the vote, of which there are two copies, still can."""
+        assert self.node is None, "the node runs"
+        random, disk = self._simulation.random, self._disk
+        disk.damage(random.randint(0, len(disk.entries)), keeps_snapshot=random.random() < 0.7)
+
+    @property
+    def is_recovering(self) -> bool:
+        return self._disk.lost_log is not None
 
     def step(self, event: RaftEvent) -> None:
         if self.node is not None:

@@ -198,6 +198,9 @@ HOSTILE_TO_A_LEADER: dict[str, Message] = {
         diverging_term=Term(7),
     ),
     "confirms a read that nobody made": HeartbeatResponse(term=Term(6), sender=TWO, receiver=ONE, read_round=1),
+    "has a log of no length": HeartbeatResponse(
+        term=Term(6), sender=TWO, receiver=ONE, read_round=0, recovered_end_offset=Offset(-1)
+    ),
 }
 
 
@@ -288,11 +291,13 @@ def _any_message(random: Random, node: RaftNode) -> Message:
                 base_offset=Offset(number()),
                 diverging_end_offset=Offset(number()),
                 diverging_term=Term(number(term)),
+                is_recovering=random.random() < 0.3,
             )
         case 6:
             return Heartbeat(**said, high_watermark=Offset(number()), read_round=number())
         case 7:
-            return HeartbeatResponse(**said, read_round=number())
+            end = Offset(number()) if random.random() < 0.3 else None
+            return HeartbeatResponse(**said, read_round=number(), recovered_end_offset=end)
         case 8:
             meta = SnapshotMeta(Offset(number()), Term(number(term)), random.choice([VOTERS, Membership()]))
             return InstallSnapshot(**said, snapshot=Snapshot(meta, b""))

@@ -49,11 +49,14 @@ def _content_words(message: Message) -> str:
             return f"accepted up to {message.match_end_offset}"
         case AppendRejected():
             hint = f"{message.diverging_end_offset}@{message.diverging_term}"
-            return f"rejected at {message.base_offset}, may agree up to {hint}"
+            recovering = ", recovering" if message.is_recovering else ""
+            return f"rejected at {message.base_offset}, may agree up to {hint}{recovering}"
         case Heartbeat():
             return f"heartbeat, high watermark {message.high_watermark}, read round {message.read_round}"
         case HeartbeatResponse():
-            return f"heard, read round {message.read_round}"
+            end = message.recovered_end_offset
+            recovering = "" if end is None else f", recovering, log ends at {end}"
+            return f"heard, read round {message.read_round}{recovering}"
         case InstallSnapshot():
             meta = message.snapshot.meta
             return f"snapshot up to {meta.end_offset}@{meta.last_term} of {membership_words(meta.membership)}"
