@@ -17,6 +17,7 @@ from quorate.metadata.broker_configs import BROKER_CONFIGS
 from quorate.metadata.config_definitions import find_definition
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.placement import LeaderPlacement
+from quorate.raft.membership import Membership
 
 
 class Durability(StrEnum):
@@ -81,6 +82,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"[voters] says that this node listens for peers on {own}, but it is {reached_at}: "
                 "peer_listen (or peer_advertised) must be the same"
             )
+
+    def has_other_voters(self, membership: Membership | None, is_whole: bool) -> bool:
+        """Whether another node can have what this one has lost of the metadata log.
+
+        By the latest membership in the log, or else the first one; where the log is not whole, there may be later ones.
+        """
+        voters = self.voters.keys() if membership is None else membership.voters
+        return any(voter != self.node_id for voter in voters) or (not is_whole and self.peer_listen is not None)
 
     def broker_view(self) -> BrokerView:
         """Who this node is and what its file says, for resolving configs; addresses and folders described too."""

@@ -34,6 +34,7 @@ from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quorum.automatic_balance import BalanceConfig
+from quorate.broker.quorum.damage_report import tell_findings
 from quorate.broker.quorum.identity import settle_identity
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
@@ -116,6 +117,7 @@ class Node:
         self._reserve.find()
         config = self.config
         self._identity = settle_identity(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
+        tell_findings(config.node_id, [self._identity.finding] if self._identity.finding else [])
         await self.loop.run_in_executor(self.executor, self._remove_deleted_logs)
         self.metadata = QuorumMetadataStore(self.loop, self.new_uuid)
         self.quorum = self._make_quorum()
@@ -163,7 +165,7 @@ class Node:
                 directory_id=self._identity.directory_id,
             ),
             controller=Controller(self.view, self.new_uuid, config.leader_placement),
-            storage=RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock),
+            storage=RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.has_other_voters),
             store=self.metadata,
             session_timeout_ms=self.int_config("broker.session.timeout.ms"),
             balance=BalanceConfig(
@@ -177,6 +179,7 @@ class Node:
                 clock=self.clock,
                 executor=self._quorum_executor,
                 random=self.random,
+                conditions=self.conditions,
                 on_failure=self.fail,
                 most_strangers=None if self.descriptors is None else self.descriptors.budget.strangers,
             ),

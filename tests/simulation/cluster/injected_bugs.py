@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.broker.handlers import metadata as metadata_handler
 from quorate.broker.partition import Partition
-from quorate.broker.quorum import raft_storage
+from quorate.broker.quorum.log_scan import encode_entry
 from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.broker.quorum.quorum import Quorum
 from quorate.broker.quorum.raft_storage import RaftStorage
@@ -126,7 +126,9 @@ def entries_acknowledged_before_they_are_synced() -> Iterator[None]:
         if entries[0].offset < self._log.log_end_offset:
             self._log.truncate_to(entries[0].offset)
         now_ms = self._clock.now_ms()
-        self._log.append_as_follower(b"".join(raft_storage._batch(entry, now_ms) for entry in entries))
+        self._log.append_as_follower(
+            b"".join(encode_entry(entry, self._log.log_end_offset, now_ms) for entry in entries)
+        )
 
     with patch.object(RaftStorage, "_append", append):
         yield

@@ -1,25 +1,28 @@
 """How much of the metadata log this node has acknowledged, kept outside of the log's folder.
 
-Others count on what a node acknowledged: a vote of one that has forgotten it can elect a leader who never had it. So a
-log that was lost, or restored from an older copy, must be known as such. ``quorum-acknowledged`` has a line for each
-time that entries became durable: the end of the log, the term of the last entry, how far the log is committed, the
-node's term, and a CRC. The last line that is whole counts. Lines are not synced, as each says no more than what is
-durable already: a power cut may take the newest ones, nothing else can. The log is truncated only after a line that
-says so is durable.
+Others count on what a node acknowledged: a vote of one that has forgotten it can elect a leader who never had it. So
+a log that was lost, or restored from an older copy, must be known as such. ``quorum-acknowledged`` has a line for
+each time that entries became durable: the end of the log, the term of the last entry, how far the log is committed,
+the node's term, and a CRC. Each line stands there twice, as damage to a single one could not be told from a power
+cut. The last line that is whole counts. Lines are not synced, as each says no more than what is durable already: a
+power cut may take the newest ones, nothing else can. The log is truncated only after a line that says so is durable.
 """
 
-from contextlib import suppress
+import re
 
 import msgspec
 from crc32c import crc32c
 
+from quorate.broker.quorum.doubled_file import read_all
 from quorate.kernel.disk import Disk, DiskFile
-from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, Term
 from quorate.raft.entries import NO_TERM
 
 FILE_NAME = "quorum-acknowledged"
-_LINES_PER_FILE = 1_000
+_NOTES_PER_FILE = 500
+_LINE = re.compile(rb"(\d+ \d+ \d+ \d+) ([0-9a-f]{8})")
+#: The end of the last sound line, and one that is not.
+_LINES_TO_SPARE = 2
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,41 +36,52 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
     term: Term = NO_TERM
 
 
+class StoredAcknowledged(msgspec.Struct, frozen=True, kw_only=True):
+    #: None where there is no file, or nothing in it that can be read.
+    last: Acknowledged | None = None
+    #: More than one line after that cannot be read: it said perhaps more.
+    may_be_later: bool = False
+    #: A line is not as it was written.
+    is_damaged: bool = False
+    #: Its end is not whole, as a power cut leaves it.
+    is_torn: bool = False
+
+
 class AcknowledgedFile:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk = disk
         self._path = f"{data_dir}/{FILE_NAME}"
         self._file: DiskFile | None = None
-        self._lines = 0
+        self._notes = 0
 
-    def read(self) -> Acknowledged | None:
-        """None where the file is missing: this node has acknowledged nothing yet, or is of an earlier version."""
-        try:
-            file = self._disk.open(self._path)
-        except FileNotFoundError:
-            return None
-        try:
-            lines = file.read(0, file.size()).split(b"\n")
-        finally:
-            file.close()
-        for line in reversed(lines):
-            with suppress(ValueError):
-                return _parse(line)
-        raise QuorateError(f"{self._path} is damaged: restore it, or remove this node and add it anew")
+    def read(self) -> StoredAcknowledged:
+        """Where the file is missing this node has acknowledged nothing yet, or is of an earlier version."""
+        stored = read_all(self._disk, self._path)
+        if stored is None:
+            return StoredAcknowledged()
+        sound = [line for line in _LINE.finditer(stored) if line[2] == b"%08x" % crc32c(line[1])]
+        whole = b"".join(b"%b\n" % line[0] for line in sound)
+        rest = stored[sound[-1].end() :] if sound else stored
+        return StoredAcknowledged(
+            last=_parse(sound[-1][1]) if sound else None,
+            may_be_later=rest.count(b"\n") > _LINES_TO_SPARE,
+            is_damaged=not sound or not stored.startswith(whole[:-1]) or b"\n" in stored[len(whole) :],
+            is_torn=stored != whole,
+        )
 
     def note(self, acknowledged: Acknowledged) -> None:
         """Say that more is durable; may be forgotten."""
-        if self._file is None or self._lines >= _LINES_PER_FILE:
+        if self._file is None or self._notes >= _NOTES_PER_FILE:
             self.replace(acknowledged)
             return
-        self._file.append([_line(acknowledged)])
-        self._lines += 1
+        self._file.append([_lines(acknowledged)])
+        self._notes += 1
 
     def replace(self, acknowledged: Acknowledged) -> None:
         """Say durably what counts from now on, be it less than before."""
         self.close()
-        self._disk.replace(self._path, _line(acknowledged))
-        self._file, self._lines = self._disk.open(self._path), 1
+        self._disk.replace(self._path, _lines(acknowledged))
+        self._file, self._notes = self._disk.open(self._path), 1
 
     def sync(self) -> None:
         if self._file is not None:
@@ -79,15 +93,12 @@ class AcknowledgedFile:
             self._file = None
 
 
-def _line(acknowledged: Acknowledged) -> bytes:
+def _lines(acknowledged: Acknowledged) -> bytes:
     numbers = b"%d %d %d %d" % msgspec.structs.astuple(acknowledged)
-    return b"%b %08x\n" % (numbers, crc32c(numbers))
+    return b"%b %08x\n" % (numbers, crc32c(numbers)) * 2
 
 
-def _parse(line: bytes) -> Acknowledged:
-    numbers, _, crc = line.rpartition(b" ")
-    if crc != b"%08x" % crc32c(numbers):
-        raise ValueError("torn or damaged")
+def _parse(numbers: bytes) -> Acknowledged:
     end_offset, last_term, committed_offset, term = map(int, numbers.split())
     return Acknowledged(
         end_offset=Offset(end_offset),

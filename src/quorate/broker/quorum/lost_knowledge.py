@@ -1,4 +1,4 @@
-"""Whether a node's disk lacks metadata that the node once had. Pure.
+"""Whether a node's disk lacks metadata that the node once had, without any sign of damage. Pure.
 
 Such a node must not start: it would vote for what it no longer knows, and a majority of them would form a cluster that
 knows of no topic. Where nothing was ever acknowledged nothing is missing: a node that crashed in its first start goes
@@ -8,6 +8,7 @@ on.
 import msgspec
 
 from quorate.broker.quorum.acknowledged import Acknowledged
+from quorate.broker.quorum.quorum_files import RecoveryMark, StoredCopy
 from quorate.kernel.ids import Offset, Term
 from quorate.raft.entries import NO_TERM, Entry, HardState, Snapshot
 
@@ -20,6 +21,8 @@ class MemberFiles(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     state: str
     snapshot: str
+    acknowledged: str
+    recovery: str
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,15 +32,24 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     has_log_folder: bool
     hard_state: HardState | None
     snapshot: Snapshot | None
+    #: What stands last in ``quorum-acknowledged``.
     acknowledged: Acknowledged | None
     #: ``meta.properties`` says that the node has had entries.
     has_joined: bool
     has_partitions: bool
+    state_copy: StoredCopy = StoredCopy()
+    snapshot_copy: StoredCopy = StoredCopy()
+    acknowledged_is_damaged: bool = False
+    acknowledged_is_torn: bool = False
+    acknowledged_may_be_later: bool = False
+    #: The log is being recovered; what is to be reached, if that can be read.
+    mark_copy: StoredCopy = StoredCopy()
+    mark: RecoveryMark | None = None
 
 
 def find_missing_log(evidence: Evidence, files: MemberFiles) -> str | None:
     """Before the log is opened, which would make its folder; the sentence that refuses the start."""
-    if evidence.has_log_folder:
+    if evidence.has_log_folder or evidence.mark_copy.is_there:
         return None
     signs = (
         evidence.hard_state is not None

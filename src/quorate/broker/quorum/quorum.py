@@ -10,8 +10,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from quorate.broker.conditions import Conditions
 from quorate.broker.config import NodeConfig
 from quorate.broker.quorum.automatic_balance import AutomaticBalance, BalanceConfig
+from quorate.broker.quorum.damage_report import RecoveryReport, tell_findings
 from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_calls import LeaderCalls
@@ -77,6 +79,7 @@ class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     executor: Executor
     random: Random
+    conditions: Conditions
     #: Told when this node cannot go on: its disk failed, or an invariant is broken.
     on_failure: Callable[[Exception], None]
     #: Connections at the peer port that descriptors are left for; None where nobody counts them.
@@ -136,6 +139,7 @@ class Quorum:
         self.leader_doubt = LeaderDoubt(loop, self._is_live)
         self.departed_brokers = DepartedBrokers(loop)
         self.balance = AutomaticBalance(balance, store, lambda: self._leadership.current, loop)
+        self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
         self.driver = self._restore(storage)
         self._leadership.connect(self.driver)
 
@@ -155,6 +159,9 @@ class Quorum:
                 await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
             except OSError as error:
                 raise listen_error(listen, error, "for peers") from None
+        tell_findings(self._id, self._storage.findings)
+        if (lost_log := self.driver.lost_log) is not None:
+            self._recovery.start(lost_log, lambda: self.driver.log_end_offset, lambda: self.leader)
         self.driver.start()
 
     async def hand_over(self, timeout_ms: float) -> None:
@@ -180,6 +187,7 @@ class Quorum:
 
     async def stop(self) -> None:
         self.balance.stop()
+        self._recovery.stop()
         self._leadership.stop()
         await self.driver.stop()
         if self.peers is not None:
@@ -308,6 +316,7 @@ class Quorum:
             hard_state=restored.hard_state,
             snapshot=restored.snapshot,
             entries=restored.entries,
+            lost_log=restored.lost_log,
         )
         return RaftDriver(
             raft,
@@ -320,6 +329,7 @@ class Quorum:
             on_state=self._state_changed,
             on_membership=lambda _: self._update_peers(),
             on_failure=self._environment.on_failure,
+            on_recovered=lambda: self._recovery.recovered(self.driver.log_end_offset),
         )
 
     def _bootstrap(self) -> Membership:

@@ -20,7 +20,7 @@ from quorate.kernel.clock import Clock
 from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
 from quorate.raft import events as e
 from quorate.raft import outcomes as o
-from quorate.raft.entries import Entry, EntryKind, Snapshot
+from quorate.raft.entries import Entry, EntryKind, LogPosition, Snapshot
 from quorate.raft.membership import Membership, MembershipChange
 from quorate.raft.messages import Message
 from quorate.raft.node import RaftNode
@@ -59,7 +59,8 @@ class RaftDriver:
         on_state: Callable[[QuorumState], None],
         on_membership: Callable[[Membership], None],
         on_failure: Callable[[Exception], None],
-        entries_between_snapshots: int = _ENTRIES_BETWEEN_SNAPSHOTS,
+        on_recovered: Callable[[], None],
+        entries_between_snapshots: int | None = None,
     ) -> None:
         self._raft = raft
         self._storage = storage
@@ -71,7 +72,8 @@ class RaftDriver:
         self._on_state = on_state
         self._on_membership = on_membership
         self._on_failure = on_failure
-        self._entries_between_snapshots = entries_between_snapshots
+        self._on_recovered = on_recovered
+        self._entries_between_snapshots = entries_between_snapshots or _ENTRIES_BETWEEN_SNAPSHOTS
         self._tickets: dict[int, asyncio.Future[Offset]] = {}
         self._next_ticket = 0
         #: When each member was last heard, for those who ask how it is.
@@ -95,6 +97,15 @@ class RaftDriver:
     def directory_of(self, node_id: NodeId) -> DirectoryId:
         """The data folder that a node must have to be talked to; ``NO_DIRECTORY`` where any will do."""
         return self._raft.directory_of(node_id)
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self._raft.log_end_offset
+
+    @property
+    def lost_log(self) -> LogPosition | None:
+        """How far the log has to go before damage to it is made good; None where there is none."""
+        return self._raft.lost_log
 
     def log_end_offsets(self) -> dict[NodeId, Offset]:
         """How far the leader knows each other member to have the log; nothing where this node does not lead."""
@@ -213,7 +224,7 @@ class RaftDriver:
             if ready is None:
                 self._rest()
                 return
-            if ready.hard_state is not None or ready.snapshot is not None or ready.entries:
+            if _has_writes(ready):
                 written = self._loop.run_in_executor(self._executor, self._storage.persist, ready)
                 written.add_done_callback(partial(self._persisted, ready))
                 return
@@ -249,6 +260,8 @@ class RaftDriver:
                 self._on_membership(self._raft.membership)
             if ready.quorum_state is not None:
                 self._on_state(ready.quorum_state)
+            if ready.is_recovered:
+                self._on_recovered()
             return not self._begin_snapshot()
         except Exception as error:
             self._fail(error)
@@ -340,6 +353,10 @@ class RaftDriver:
 
     def _now_ms(self) -> int:
         return round(self._loop.time() * 1000)
+
+
+def _has_writes(ready: Ready) -> bool:
+    return ready.hard_state is not None or ready.snapshot is not None or bool(ready.entries) or ready.is_recovered
 
 
 def _has_membership(entries: Sequence[Entry]) -> bool:

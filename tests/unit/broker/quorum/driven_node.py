@@ -47,7 +47,7 @@ class HeldWork(Executor):
 
 class NotedStorage(RaftStorage):
     def __init__(self, disk: SimulatedDisk, journal: list[str]) -> None:
-        super().__init__(disk, DATA_DIR, StoppedClock())
+        super().__init__(disk, DATA_DIR, StoppedClock(), has_peers=lambda membership, is_whole: True)
         self._journal = journal
 
     def persist(self, ready: Ready) -> None:
@@ -133,6 +133,7 @@ class DrivenNode:
             on_state=self.states.append,
             on_membership=self.memberships.append,
             on_failure=self.failures.append,
+            on_recovered=lambda: None,
             entries_between_snapshots=entries_between_snapshots,
         )
         self.answers_heartbeats = False

@@ -91,6 +91,7 @@ class LeadingNode:
             on_state=self._state_changed,
             on_membership=lambda _: None,
             on_failure=self._fail,
+            on_recovered=lambda: None,
             entries_between_snapshots=entries_between_snapshots,
         )
 

@@ -27,8 +27,8 @@ def new_disk(seed: int = 0) -> SimulatedDisk:
     return disk
 
 
-def open_storage(disk: SimulatedDisk) -> RaftStorage:
-    return RaftStorage(disk, DATA_DIR, StoppedClock())
+def open_storage(disk: SimulatedDisk, *, has_peers: bool = True) -> RaftStorage:
+    return RaftStorage(disk, DATA_DIR, StoppedClock(), has_peers=lambda membership, is_whole: has_peers)
 
 
 def entry(offset: int, term: int, payload: bytes = b"") -> Entry:
@@ -46,12 +46,14 @@ def ready(
     entries: Iterable[Entry] = (),
     vote: int | None = None,
     committed: Iterable[Entry] = (),
+    recovered: bool = False,
 ) -> Ready:
     return Ready(
         early_messages=[],
         hard_state=None if term is None else HardState(Term(term), None if vote is None else NodeId(vote)),
         snapshot=installed,
         entries=list(entries),
+        is_recovered=recovered,
         messages=[],
         committed=list(committed),
         finished=[],

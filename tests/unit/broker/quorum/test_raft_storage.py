@@ -1,12 +1,10 @@
-from collections.abc import Iterator
-
 import pytest
 
 from quorate.broker.quorum.raft_storage import LOG_DIRECTORY, RestoredQuorum
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId, Term
 from quorate.raft.entries import Entry, EntryKind, HardState
-from tests.simulation.disk import SimulatedDisk, content_of
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.broker.quorum.quorum_disk import DATA_DIR, entry, new_disk, open_storage, ready, snapshot
 
 
@@ -14,13 +12,6 @@ def restart(disk: SimulatedDisk) -> RestoredQuorum:
     """After a power cut: only what was made durable may be counted on."""
     disk.crash()
     return open_storage(disk).restore()
-
-
-def with_each_bit_turned(content: bytes) -> Iterator[bytes]:
-    for position in range(8 * len(content)):
-        damaged = bytearray(content)
-        damaged[position // 8] ^= 1 << position % 8
-        yield bytes(damaged)
 
 
 def test_a_new_node_has_voted_for_nobody_and_holds_nothing() -> None:
@@ -109,37 +100,6 @@ def test_a_disk_that_failed_once_is_not_written_to_again_and_can_still_be_closed
     storage.close()
 
     assert restart(disk).entries[:1] == (entry(0, 1),)
-
-
-@pytest.mark.parametrize("name", ["quorum-state", "quorum-snapshot"])
-def test_a_file_with_any_bit_turned_over_or_its_end_cut_off_is_refused_in_one_sentence(name: str) -> None:
-    disk = new_disk()
-    storage = open_storage(disk)
-    storage.persist(ready(term=4, vote=2, entries=[entry(offset, 4) for offset in range(3)]))
-    storage.store_snapshot(snapshot(2, 4))
-    path = f"{DATA_DIR}/{name}"
-    whole = content_of(disk, path)
-
-    for damaged in (*with_each_bit_turned(whole), *(whole[:size] for size in range(len(whole)))):
-        disk.replace(path, damaged)
-        with pytest.raises(QuorateError, match=rf"^{path} is damaged \(.*\): restore it, or remove this node"):
-            open_storage(disk).restore()
-
-    disk.replace(path, whole)
-    assert open_storage(disk).restore().hard_state == HardState(Term(4), NodeId(2))
-
-
-def test_a_damaged_entry_is_refused_though_the_log_was_closed_in_order() -> None:
-    disk = new_disk()
-    storage = open_storage(disk)
-    storage.persist(ready(term=1, entries=[entry(0, 1, b"who leads"), entry(1, 1)]))
-    storage.close()
-    folder = f"{DATA_DIR}/{LOG_DIRECTORY}"
-    (path,) = (f"{folder}/{name}" for name in disk.list_directory(folder) if name.endswith(".log"))
-    disk.replace(path, content_of(disk, path).replace(b"who leads", b"who feeds"))
-
-    with pytest.raises(QuorateError, match=rf"^{folder} is damaged \(.* CRC .*\): restore it, or remove"):
-        open_storage(disk).restore()
 
 
 def test_a_vote_that_was_taken_away_is_missed_lest_the_node_votes_twice() -> None:
