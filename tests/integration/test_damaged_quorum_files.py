@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from quorate.broker.quorum.finding import Finding
+from quorate.kernel.ids import NodeId
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic
@@ -21,6 +23,10 @@ _ROUNDS = 6
 def cluster(tmp_path: Path) -> Iterator[ClusterInProcess]:
     with ClusterInProcess(nodes=IDS, folder=tmp_path) as running:
         yield running
+
+
+def check_files(cluster: ClusterInProcess) -> list[Finding]:
+    return cluster._do(cluster._running[NodeId(ROTTEN)]._node.quorum.check_files())
 
 
 @pytest.mark.parametrize("ends", ["stopped", "killed"])
@@ -58,3 +64,24 @@ def test_damage_is_told_when_it_is_found_and_when_it_is_repaired(
     ]
     assert str(log) in errors[0]
     assert (data_dir / "metadata-log.damaged").is_dir()
+
+
+def test_a_bit_that_flips_while_the_node_runs_is_found_and_mended(
+    cluster: ClusterInProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    random, data_dir = Random(5), tmp_path / f"node-{ROTTEN}"
+    topic = ReplicatedTopic(cluster, "orders", IDS)
+    topic.write(b"kept")
+    for kind in kinds_in(data_dir):
+        if kind != "reserve":  # What is in it means nothing.
+            flip = flip_random_bit(data_dir, QUORUM_KINDS[kind], random)
+            found = check_files(cluster)
+            assert flip.path in [finding.path for finding in found], flip
+            assert check_files(cluster) == []
+    topic.write(b"more")
+    cluster.kill(ROTTEN)
+    with caplog.at_level(logging.WARNING, logger="quorate"):
+        caplog.clear()
+        cluster.restart(ROTTEN)
+    assert "damaged" not in caplog.text
+    assert topic.read() == [b"kept", b"more"]

@@ -118,6 +118,11 @@ class RaftNode:
     def high_watermark(self) -> Offset:
         return self._state.log.high_watermark
 
+    def saved_entries(self) -> list[Entry]:
+        """Those behind the snapshot that have been handed out to be made durable."""
+        log = self._state.log
+        return log.read(log.start_offset if log.snapshot is None else log.snapshot.meta.end_offset, log.unsaved_from)
+
     def match_end_offsets(self) -> dict[NodeId, Offset]:
         """How far each other member has the log, as far as this node, if it leads, knows."""
         return self._role.match_end_offsets() if isinstance(self._role, Leader) else {}

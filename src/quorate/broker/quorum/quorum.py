@@ -16,6 +16,8 @@ from quorate.broker.quorum.automatic_balance import AutomaticBalance, BalanceCon
 from quorate.broker.quorum.damage_report import RecoveryReport, tell_findings
 from quorate.broker.quorum.departed_brokers import DepartedBrokers
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.broker.quorum.file_check import FileCheck
+from quorate.broker.quorum.finding import Finding
 from quorate.broker.quorum.leader_calls import LeaderCalls
 from quorate.broker.quorum.leader_doubt import LeaderDoubt
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
@@ -141,6 +143,7 @@ class Quorum:
         self.balance = AutomaticBalance(balance, store, lambda: self._leadership.current, loop)
         self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
         self.driver = self._restore(storage)
+        self._file_check = FileCheck(config.node_id, self.driver, storage, loop)
         self._leadership.connect(self.driver)
 
     @property
@@ -163,6 +166,7 @@ class Quorum:
         if (lost_log := self.driver.lost_log) is not None:
             self._recovery.start(lost_log, lambda: self.driver.log_end_offset, lambda: self.leader)
         self.driver.start()
+        self._file_check.start()
 
     async def hand_over(self, timeout_ms: float) -> None:
         """Before a stop: have another voter lead, so that the cluster does not have to find out and elect one."""
@@ -188,11 +192,16 @@ class Quorum:
     async def stop(self) -> None:
         self.balance.stop()
         self._recovery.stop()
+        self._file_check.stop()
         self._leadership.stop()
         await self.driver.stop()
         if self.peers is not None:
             await self.peers.stop()
         self._storage.close()
+
+    async def check_files(self) -> list[Finding]:
+        """Check the quorum's files now, and repair what is damaged; returns what was found."""
+        return await self._file_check.check_now()
 
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
         answer, _ = await self.leader_calls.ask(request, timeout_ms)

@@ -7,10 +7,11 @@ makes larger batches, not a longer queue.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from quorate.broker.quorum.alarm import Alarm
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
@@ -25,6 +26,8 @@ from quorate.raft.membership import Membership, MembershipChange
 from quorate.raft.messages import Message
 from quorate.raft.node import RaftNode
 from quorate.raft.ready import QuorumState, Ready
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +86,8 @@ class RaftDriver:
         #: A Ready is being carried out, or one is about to be asked for.
         self._busy = False
         self._stopped = False
+        #: What is to be done in the thread of the writes, before the next Ready, and who waits for it.
+        self._between: deque[Callable[[], None]] = deque()
         self._idle: asyncio.Future[None] | None = None
         self._timer: Alarm | None = None
 
@@ -196,6 +201,24 @@ class RaftDriver:
         finally:
             self._tickets.pop(ticket, None)
 
+    async def run_between_writes(self, work: Callable[[Sequence[Entry]], T]) -> T:
+        """Work on the quorum's files, given the durable entries behind the snapshot. If it fails, so does the node."""
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._between.append(lambda: self._run_between_writes(work, done))
+        self._kick()
+        return await done
+
+    def _run_between_writes(self, work: Callable[[Sequence[Entry]], T], done: "asyncio.Future[T]") -> None:
+        def finished(ran: "asyncio.Future[T]") -> None:
+            error = None if ran.cancelled() else ran.exception()
+            if error is not None:
+                self._fail(error)
+            elif not ran.cancelled() and not done.done():
+                done.set_result(ran.result())
+            self._take_ready()
+
+        self._loop.run_in_executor(self._executor, work, self._raft.saved_entries()).add_done_callback(finished)
+
     def _step(self, event: e.RaftEvent) -> None:
         if self._stopped:
             return
@@ -213,6 +236,9 @@ class RaftDriver:
 
     def _take_ready(self) -> None:
         """Carry out one Ready after the other, until there is none or one has to wait for the disk."""
+        if self._between and not self._stopped:
+            self._between.popleft()()
+            return
         while True:
             try:
                 ready = None if self._stopped else self._raft.ready()

@@ -21,11 +21,13 @@ from quorate.broker.partition_folders import partition_index
 from quorate.broker.quorum.acknowledged import FILE_NAME as ACKNOWLEDGED
 from quorate.broker.quorum.acknowledged import Acknowledged, AcknowledgedFile
 from quorate.broker.quorum.finding import Finding
-from quorate.broker.quorum.identity import has_joined, mark_joined
+from quorate.broker.quorum.identity import FILE_NAME as IDENTITY
+from quorate.broker.quorum.identity import check_identity, has_joined, mark_joined
 from quorate.broker.quorum.log_scan import ScannedLog, encode_entry, scan_log
 from quorate.broker.quorum.lost_knowledge import Evidence, MemberFiles, find_missing_log
 from quorate.broker.quorum.quorum_files import QuorumFiles
 from quorate.broker.quorum.recovery_plan import RecoveryPlan, plan_recovery
+from quorate.broker.quorum.watched_disk import WatchedDisk
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError, QuorateError
@@ -66,7 +68,8 @@ class RestoredQuorum(msgspec.Struct, frozen=True, kw_only=True):
 
 class RaftStorage:
     def __init__(self, disk: Disk, data_dir: str, clock: Clock, has_peers: HasPeers) -> None:
-        self._disk = disk
+        # From the moment on that a file has been checked.
+        self._disk = disk = WatchedDisk(disk)
         self._data_dir = data_dir
         self._clock = clock
         self._small_files = QuorumFiles(disk, data_dir)
@@ -85,10 +88,13 @@ class RaftStorage:
         has_any = has_peers(_latest_membership(evidence.snapshot, scan), scan.problem is None)
         self._plan = plan_recovery(evidence, scan, self._files, has_peers=has_any)
         _refuse(self._plan.refusal)
-        self._term = self._plan.hard_state.term
+        self._hard_state, self._snapshot = self._plan.hard_state, self._plan.snapshot
         self._acknowledged = evidence.acknowledged or self._acknowledged_by_log()
         self._has_joined = evidence.has_joined
+        self._lost_log = self._plan.lost_log
         self._log = self._carry_out(self._plan)
+        for path in (self._files.state, self._files.snapshot, self._files.acknowledged, self._files.recovery):
+            disk.watch(path)
         disk.sync_directory(data_dir)  # From now on a folder that is missing was taken away.
 
     @property
@@ -110,7 +116,7 @@ class RaftStorage:
         """Make durable what the quorum asks for; nothing that depends on it may be sent before this returns."""
         if ready.hard_state is not None:
             self._small_files.write_state(ready.hard_state)
-            self._term = ready.hard_state.term
+            self._hard_state = ready.hard_state
         if ready.snapshot is not None:
             self._install(ready.snapshot)
         if ready.entries:
@@ -119,18 +125,57 @@ class RaftStorage:
             self._note_acknowledged(ready)
         elif ready.hard_state is not None:
             # So that the term is known even where the vote should become unreadable.
-            self._acknowledged = msgspec.structs.replace(self._acknowledged, term=self._term)
+            self._acknowledged = msgspec.structs.replace(self._acknowledged, term=self._hard_state.term)
             self._acknowledged_file.note(self._acknowledged)
         if ready.is_recovered:
             # What it says counts again, alone: it has to be durable.
             self._acknowledged_file.replace(self._acknowledged)
             self._end_recovery()
+            self._lost_log = None
 
     def store_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot of what has been applied; the entries that it stands for may go."""
         self._acknowledged_file.sync()
         self._small_files.write_snapshot(snapshot)
+        self._snapshot = snapshot
         self._log.delete_records_before(snapshot.meta.end_offset)
+
+    @property
+    def watched_paths(self) -> list[str]:
+        """Every file that is there to be checked while the node runs."""
+        return [*self._disk.paths, f"{self._data_dir}/{IDENTITY}"]
+
+    def check_file(self, path: str, entries: Sequence[Entry]) -> Finding | None:
+        """Whether it is as it was written; if not it is made anew, the log with these entries, which it had."""
+        if path == f"{self._data_dir}/{IDENTITY}":
+            return check_identity(self._disk, self._data_dir)
+        if self._disk.is_as_written(path):
+            return None
+        if path == self._files.state:
+            self._small_files.write_state(self._hard_state)
+        elif path == self._files.snapshot and self._snapshot is not None:
+            self._small_files.write_snapshot(self._snapshot)
+        elif path == self._files.acknowledged:
+            self._acknowledged_file.replace(self._acknowledged)
+        elif path == self._files.recovery and self._lost_log is not None:
+            self._small_files.write_mark(self._lost_log)
+        elif path.startswith(f"{self._files.log}/"):
+            self._rewrite_log(entries)
+        return Finding(path=path, problem="it is not as it was written any more", is_repaired=True)
+
+    def _rewrite_log(self, entries: Sequence[Entry]) -> None:
+        """From memory. A crash in the middle of it is one that loses entries to damage."""
+        start = Offset(0) if self._snapshot is None else self._snapshot.meta.end_offset
+        held = [entry for entry in entries if entry.offset >= start]
+        acknowledged = LogPosition(self._acknowledged.last_term, self._acknowledged.end_offset)
+        self._small_files.write_mark(max(acknowledged, self._lost_log or acknowledged))
+        self._log.release()
+        self._set_aside(self._files.log)
+        self._log = self._open_log()
+        self._fill(self._log, start, held)
+        self._disk.sync_directory(self._data_dir)
+        if self._lost_log is None:
+            self._end_recovery()
 
     def close(self) -> None:
         # A disk that fails now or failed before: the next start recovers what is there.
@@ -185,7 +230,7 @@ class RaftStorage:
 
     def _acknowledged_by_log(self) -> Acknowledged:
         end = self._plan.log_end
-        return Acknowledged(end_offset=end.end_offset, last_term=end.last_term, term=self._term)
+        return Acknowledged(end_offset=end.end_offset, last_term=end.last_term, term=self._hard_state.term)
 
     def _open_log(self) -> PartitionLog:
         for name in self._disk.list_directory(self._files.log):
@@ -217,6 +262,7 @@ class RaftStorage:
         # would be taken for its continuation.
         self._truncate(end_offset)
         self._small_files.write_snapshot(snapshot)
+        self._snapshot = snapshot
         self._log.truncate_fully_and_start_at(end_offset)
 
     def _truncate(self, end_offset: Offset) -> None:
@@ -250,7 +296,10 @@ class RaftStorage:
         if ready.entries:
             last_term = ready.entries[-1].term
         self._acknowledged = Acknowledged(
-            end_offset=end_offset, last_term=last_term, committed_offset=min(committed, end_offset), term=self._term
+            end_offset=end_offset,
+            last_term=last_term,
+            committed_offset=min(committed, end_offset),
+            term=self._hard_state.term,
         )
         self._acknowledged_file.note(self._acknowledged)
         if not self._has_joined:
