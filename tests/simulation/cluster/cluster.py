@@ -18,6 +18,7 @@ from quorate.raft.events import RaftEvent
 from quorate.transport.server import ListenerConfig, Server
 from tests.simulation.cluster.answers import Answers, NodeView
 from tests.simulation.cluster.findings import Findings
+from tests.simulation.cluster.kept_logs import KeptLogs
 from tests.simulation.cluster.ledger import Ledger
 from tests.simulation.cluster.raft_checkers import RaftCheckers
 from tests.simulation.cluster.records import Records
@@ -79,6 +80,7 @@ class SimulatedCluster:
         self.ledger = Ledger(self.findings, self.truth)
         self.records = Records(self.findings)
         self._raft_checkers = RaftCheckers(self.findings, self.truth.extend)
+        self.kept_logs = KeptLogs(self.findings, self.truth)
         self.members = [self._make_member(NodeId(node_id)) for node_id in shape.node_ids]
         self.client_host = world.add_host("client", "10.0.9.9")
 
@@ -170,6 +172,7 @@ class SimulatedCluster:
 
     async def _serve(self, member: Member) -> None:
         config = member.config
+        self.kept_logs.watch(member.node_id, member.host.disk)
         view = NodeView(member.node_id)
         agreed_before = self.truth.latest.version
         node = WatchedNode(config, member.host.environment, self, view)

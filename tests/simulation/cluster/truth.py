@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.broker.quorum.entry_payload import decode_records
-from quorate.kernel.ids import NO_NODE, NodeId, Offset, TopicId, TopicName
+from quorate.kernel.ids import NO_NODE, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.metadata import records as r
 from quorate.metadata.image import MetadataImage, Topic
 from quorate.raft.entries import Entry, EntryKind
@@ -17,8 +17,11 @@ class Truth:
         self.images: list[MetadataImage] = [MetadataImage()]
         self.created: dict[TopicId, TopicName] = {}
         self.deleted: set[TopicId] = set()
+        #: Replicas that a record has taken from a node, be it to give them back later.
+        self.removed_replicas: set[tuple[TopicId, PartitionIndex, NodeId]] = set()
         #: The highest leader epoch that each deleted topic of the name had.
         self._deleted_epochs: dict[TopicName, dict[TopicId, int]] = {}
+        self._replicas: dict[tuple[TopicId, PartitionIndex], tuple[NodeId, ...]] = {}
         self.configs: set[tuple[TopicId, str, str | None]] = set()
 
     @property
@@ -60,12 +63,20 @@ class Truth:
                 self.created[topic_id] = name
             case r.TopicDeleted(topic_id=topic_id):
                 self.deleted.add(topic_id)
-            case r.PartitionChanged(partition_epoch=0):
-                self._check_new_partition(record)
+            case r.PartitionChanged():
+                self._take_note_of_partition(record)
             case r.TopicConfigChanged(topic_id=topic_id, key=key, value=value):
                 self.configs.add((topic_id, key, value))
             case _:
                 pass
+
+    def _take_note_of_partition(self, record: r.PartitionChanged) -> None:
+        if record.partition_epoch == 0:
+            self._check_new_partition(record)
+        key = (record.topic_id, record.partition)
+        for node in set(self._replicas.get(key, ())) - set(record.replicas):
+            self.removed_replicas.add((*key, node))
+        self._replicas[key] = record.replicas
 
     def _check_new_partition(self, record: r.PartitionChanged) -> None:
         name = self.created[record.topic_id]
