@@ -16,6 +16,7 @@ from quorate.raft.config import RaftConfig
 from quorate.raft.entries import Entry
 from quorate.raft.events import RaftEvent
 from quorate.transport.server import ListenerConfig, Server
+from tests.rot import Flip, kind_of
 from tests.simulation.cluster.answers import Answers, NodeView
 from tests.simulation.cluster.findings import Findings
 from tests.simulation.cluster.kept_logs import KeptLogs
@@ -24,6 +25,7 @@ from tests.simulation.cluster.raft_checkers import RaftCheckers
 from tests.simulation.cluster.records import Records
 from tests.simulation.cluster.shape import Shape
 from tests.simulation.cluster.truth import Truth
+from tests.simulation.disk import SimulatedDisk, content_of
 from tests.simulation.world.host import HostDied, SimulatedHost
 from tests.simulation.world.world import World
 
@@ -132,6 +134,22 @@ class SimulatedCluster:
         member.host.replace_disk()
         self._raft_checkers.disk_lost(member.node_id)
 
+    def damage(self, member: Member, flips: int) -> None:
+        """It is down, and bits flip in the quorum's files on its disk."""
+        assert not member.host.is_alive
+        self.findings.expects_damage = True
+        self._raft_checkers.log_damaged(member.node_id)
+        disk, random = member.host.disk, self.world.random
+        for _ in range(flips):
+            path = random.choice(_quorum_files(disk))
+            size = len(content_of(disk, path))
+            flip = Flip(path, random.randrange(size), random.randrange(8))
+            self.world.trace.note(f"flip {flip} on n{member.node_id}")
+            disk.rot(flip.path, flip.position, flip.bit)
+
+    def is_recovering(self, member: Member) -> bool:
+        return "quorum-recovery" in member.host.disk.list_directory("/data")
+
     async def stop(self, member: Member) -> None:
         """In good order, as on SIGTERM."""
         member.is_serving = False
@@ -222,6 +240,14 @@ def scaled_down(shape: Shape) -> Iterator[None]:
         patch.object(quorum_module, "RaftConfig", lambda: config),
     ):
         yield
+
+
+def _quorum_files(disk: SimulatedDisk) -> list[str]:
+    names = disk.list_directory("/data") + [
+        f"metadata-log/{name}" for name in disk.list_directory("/data/metadata-log")
+    ]
+    paths = [f"/data/{name}" for name in names if kind_of(name) not in (None, "reserve")]
+    return [path for path in paths if content_of(disk, path)]
 
 
 def _address(node_id: int) -> str:

@@ -145,6 +145,17 @@ class ClusterFaults:
         await self._restart(member, self._cluster.kill)
         member.disk_is_sick = False
 
+    async def rot(self) -> None:
+        """As long as all other voters are sound: what is damaged on one of them is given back by the others."""
+        cluster = self._cluster
+        if len(cluster.shape.voters) < 3 or any(cluster.is_recovering(member) for member in cluster.members):
+            return
+        member = self._claim()
+        if member is not None:
+            cluster.kill(member)
+            cluster.damage(member, flips=self._random.choice([1, 1, 2, 5]))
+            await self._restart(member, cluster.kill)
+
     async def failing_syncs(self) -> None:
         member = self._claim()
         if member is None:
@@ -244,5 +255,6 @@ FAULTS: dict[str, Callable[[ClusterFaults], Awaitable[None]]] = {
         ClusterFaults.clock_jump,
         ClusterFaults.fill_disk,
         ClusterFaults.failing_syncs,
+        ClusterFaults.rot,
     )
 }

@@ -23,6 +23,9 @@ class RaftChecker:
     def disk_lost(self, node_id: NodeId) -> None:
         """What a node had written is gone."""
 
+    def log_damaged(self, node_id: NodeId) -> None:
+        """A part of what a node had written, but for its vote, cannot be read any more."""
+
     def restored(self, node_id: NodeId, raft: RaftNode) -> None:
         """A node has come back with what its disk kept."""
 
@@ -149,6 +152,10 @@ class Durability(RaftChecker):
         self._terms.pop(node_id, None)
         self._writing_from.pop(node_id, None)
 
+    def log_damaged(self, node_id: NodeId) -> None:
+        self._terms.pop(node_id, None)
+        self._writing_from.pop(node_id, None)
+
     def restored(self, node_id: NodeId, raft: RaftNode) -> None:
         known = self._hard_states.get(node_id)
         found = HardState(raft.quorum_state.term, raft._state.voted_for)
@@ -209,6 +216,10 @@ class RaftCheckers:
     def disk_lost(self, node_id: NodeId) -> None:
         for checker in self._checkers:
             checker.disk_lost(node_id)
+
+    def log_damaged(self, node_id: NodeId) -> None:
+        for checker in self._checkers:
+            checker.log_damaged(node_id)
 
     def attach(self, node_id: NodeId, raft: RaftNode) -> None:
         """Look on from now on. The core is not changed, only overheard."""

@@ -8,6 +8,9 @@ from quorate.metadata.placement import LeaderPlacement
 
 #: Neither dense nor small: nothing may take an id for an index.
 _NODE_IDS = (1, 2, 3, 4, 5, 7, 12, 100, 4001, 30000)
+_ROT = "rot"
+#: Of all seeds without changes of the membership, whose disks rot now and then.
+_ROTTEN_PART = 0.3
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +42,8 @@ def draw_shape(seed: int, all_faults: tuple[str, ...]) -> Shape:
     ids = random.sample(_NODE_IDS, voters + learners)
     heartbeat_ms, session_ms = random.choice([(200, 1_000), (500, 3_000), (2_000, 9_000)])
     entries_between_snapshots = random.choice([4, 15, 5_000])
-    faults = tuple(fault for fault in all_faults if random.random() < 0.4)
-    return Shape(
+    faults = tuple(fault for fault in all_faults if fault != _ROT and random.random() < 0.4)
+    shape = Shape(
         voters=tuple(sorted(ids[:voters])),
         learners=tuple(sorted(ids[voters:])),
         heartbeat_ms=heartbeat_ms,
@@ -52,6 +55,8 @@ def draw_shape(seed: int, all_faults: tuple[str, ...]) -> Shape:
         think_s=random.choice([0.05, 0.2]),
         fault_count=random.randint(2, 6),
         longest_fault_s=random.choice([0.8, 2.0, 4.0]),
-        faults=faults or all_faults,
+        faults=faults or tuple(fault for fault in all_faults if fault != _ROT),
         changes_membership=voters + learners > 2 and random.random() < 0.3,
     )
+    may_rot = _ROT in all_faults and not shape.changes_membership and Random(f"{seed}/rot").random() < _ROTTEN_PART
+    return msgspec.structs.replace(shape, faults=(*shape.faults, _ROT)) if may_rot else shape
