@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos compat check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos rot compat check format bench codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -34,6 +34,10 @@ sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 CHAOS_SECONDS ?= 300
 chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300; nothing may be lost
 	$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)
+
+FLIPS ?= 500
+rot: setup ## flip FLIPS=500 bits on the disks of real nodes; each must be found, none served, each repaired
+	$(BIN)/python -m tests.chaos.rot --flips $(FLIPS)
 
 compat: setup jvm ## run stock clients, tools and what is built on them; write the table of docs/compatibility.md
 	-$(BIN)/python -m pytest -m proves tests/compat tests/ecosystem tests/integration

@@ -12,8 +12,10 @@ from quorate.protocol.messages.fetch import PartitionData
 from quorate.records.batch import iterate_batches
 from quorate.records.record import iterate_records
 from quorate.testing import ClusterInProcess
+from tests.chaos.rot import CONFIGS, Campaign, ProcessNodes
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic
+from tests.peers.quorate_cluster import QuorateCluster
 from tests.rot import flip_random_bit
 
 IDS = (7, 100, 4001)
@@ -126,3 +128,13 @@ def test_without_a_sound_replica_the_damaged_range_is_refused_and_everything_els
     assert {offset: value for offset, value in found.items() if offset not in damaged} == {
         offset: value for offset, value in EXPECTED.items() if offset not in damaged
     }
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed", "running"])
+def test_bits_that_flip_in_files_of_every_kind_are_all_repaired_and_none_is_served(how: str, tmp_path: Path) -> None:
+    """A few of what ``make rot`` does."""
+    with QuorateCluster(tmp_path, configs=CONFIGS) as processes:
+        campaign = Campaign(ProcessNodes(processes), processes.bootstrap, list(processes.nodes), seed=len(how))
+        campaign.create()
+        campaign.round(how, flips=12)
+        assert campaign.flips.total() >= 8

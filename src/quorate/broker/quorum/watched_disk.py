@@ -54,8 +54,8 @@ class WatchedFile:
     def sync(self) -> None:
         self._file.sync()
 
-    def fileno(self) -> int | None:
-        return self._file.fileno()
+    def send_to(self, socket: int, position: int, length: int) -> int | None:
+        return self._file.send_to(socket, position, length)
 
     def close(self) -> None:
         self._file.close()
