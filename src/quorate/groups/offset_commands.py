@@ -1,6 +1,7 @@
 """Committing, fetching and deleting offsets: decides records and results, and leaves the log's state alone. Pure."""
 
 from collections.abc import Collection
+from typing import Final
 
 from quorate.groups.classic_group import ClassicGroup
 from quorate.groups.commands import (
@@ -24,6 +25,8 @@ from quorate.groups.refusal import refusal
 from quorate.groups.replicated_state import ReplicatedState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
+
+_INT64_MAX: Final = 2**63 - 1
 
 
 def commit_offsets(
@@ -62,8 +65,13 @@ def _committed(offset: OffsetToCommit, retention_time_ms: int | None, now_ms: in
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
         commit_timestamp_ms=now_ms,
-        expire_timestamp_ms=None if retention_time_ms is None else now_ms + retention_time_ms,
+        expire_timestamp_ms=None if retention_time_ms is None else _expiry(now_ms, retention_time_ms),
     )
+
+
+def _expiry(now_ms: int, retention_time_ms: int) -> int:
+    """A client may ask for any int64, and the log has no room for more than one."""
+    return max(0, min(now_ms + retention_time_ms, _INT64_MAX))
 
 
 def fetch_offsets(state: ReplicatedState, token: Token, command: FetchOffsets) -> list[Effect]:

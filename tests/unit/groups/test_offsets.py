@@ -398,6 +398,15 @@ def test_retention_that_an_old_client_asked_for_is_kept() -> None:
     assert talk.committed_offset() is None
 
 
+@pytest.mark.parametrize("retention_time_ms", [2**63 - 1, -(2**63), -2], ids=["longest", "shortest", "negative"])
+def test_any_retention_that_an_old_client_asks_for_can_be_written(retention_time_ms: int) -> None:
+    talk = Conversation()
+    talk.send(msgspec.structs.replace(commit_request(1), retention_time_ms=retention_time_ms))
+
+    talk.advance(CHECK_INTERVAL_MS)
+    assert talk.committed_offset() == (1 if retention_time_ms > 0 else None)
+
+
 def test_offset_that_is_being_committed_again_does_not_expire() -> None:
     talk = Conversation(GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=CHECK_INTERVAL_MS))
     talk.commit_offset(1)
