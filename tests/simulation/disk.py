@@ -207,6 +207,9 @@ class SimulatedDisk:
         assert folder is target_folder, "a rename stays in its folder"
         if name not in folder.now:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", source)
+        in_the_way = folder.now.get(target_name)
+        if isinstance(in_the_way, _Folder) and in_the_way.now:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", target)
         with self.step():
             folder.change({target_name: folder.now[name], name: None})
 

@@ -5,6 +5,8 @@ mark the steps of a compaction: ``.cleaned`` is not finished and worth nothing, 
 what it was made from.
 """
 
+from hashlib import sha256
+
 from quorate.kernel.ids import Offset
 
 LOG = ".log"
@@ -26,6 +28,7 @@ PARTITION_METADATA = "partition.metadata"
 
 _OFFSET_DIGITS = 20
 _MAX_NAME_BYTES = 255  # On every file system that matters.
+_DIGEST_CHARS = 16
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -54,6 +57,14 @@ def parent_of(path: str) -> str:
 
 
 def with_suffix(directory: str, suffix: str) -> str:
-    """The path of the folder under another name: its own, cut where that would be too long for a disk."""
+    """The path of the folder under another name, which no other folder has with this suffix.
+
+    Where its own would be too long for a disk, a digest of it stands in place of its end: the partitions of the longest
+    topic names differ only there.
+    """
     parent, _, name = directory.rpartition("/")
-    return f"{parent}/{name[: _MAX_NAME_BYTES - len(suffix)]}{suffix}"
+    room = _MAX_NAME_BYTES - len(suffix)
+    if len(name) > room:
+        digest = sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]
+        name = f"{name[: room - _DIGEST_CHARS - 1]}.{digest}"
+    return f"{parent}/{name}{suffix}"
