@@ -5,8 +5,13 @@ retriable is the one table here.
 """
 
 from enum import IntEnum
+from typing import Final
 
 from quorate.kernel.clipped import clip
+
+#: What msgspec raises for bytes that are no message. Text that is not UTF-8, and what is nested too deeply, have errors
+#: of their own.
+UNREADABLE: Final = (ValueError, RecursionError)
 
 
 class ErrorCode(IntEnum):

@@ -95,5 +95,5 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes | memoryview) -> Message:
-    """Raise msgspec.ValidationError or msgspec.DecodeError where the bytes are no message."""
+    """Raise one of ``UNREADABLE`` where the bytes are no message."""
     return _decoder.decode(data)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quorate.kernel.address import parse_address
-from quorate.kernel.errors import QuorateError
+from quorate.kernel.errors import UNREADABLE, QuorateError
 from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.raft.entries import Entry, EntryKind
 from quorate.raft.log import RaftLog
@@ -87,6 +87,8 @@ def _leader_objection(message: FromLeader, state: RaftState, *, leads: bool) -> 
         return None  # Of a term that is over: it is answered without being read.
     if leads and message.term == state.term:
         return f"this node itself leads term {message.term}"
+    if message.term == state.term and state.leader not in (None, message.sender):
+        return f"node {state.leader} leads term {message.term}, and there is one leader in a term"
     match message:
         case AppendRequest():
             return _append_objection(message, state.log)
@@ -177,7 +179,7 @@ def _other_history(last_term: Term, log: RaftLog) -> str | None:
 def _encoded_membership_objection(payload: bytes) -> str | None:
     try:
         return membership_objection(decode_membership(payload))
-    except ValueError as error:  # All errors of msgspec are such.
+    except UNREADABLE as error:
         return f"a membership cannot be read: {error}"
 
 

@@ -12,6 +12,7 @@ from struct import Struct
 
 import msgspec
 
+from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peer_config import PeerIdentity
 from quorate.transport.peer_errors import PeerProtocolError
@@ -68,7 +69,7 @@ def decode_hello(body: memoryview) -> Hello | Rejection:
         )
     try:
         return msgspec.msgpack.decode(body[_VERSION.size :], type=Hello)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise PeerProtocolError(f"malformed hello: {error}") from None
 
 
@@ -79,7 +80,7 @@ def encode_rejection(rejection: Rejection) -> bytes:
 def decode_rejection(body: memoryview) -> Rejection:
     try:
         return msgspec.msgpack.decode(body, type=Rejection)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise PeerProtocolError(f"malformed rejection: {error}") from None
 
 

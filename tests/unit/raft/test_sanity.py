@@ -4,6 +4,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.kernel.ids import NodeId, Offset, Term
@@ -163,6 +164,12 @@ HOSTILE_TO_A_FOLLOWER: dict[str, Message] = {
     "snapshot: later than its term": snapshot(9, 6),
     "snapshot: contradicts what is committed": snapshot(9, 1),
     "snapshot: nobody votes": snapshot(9, 5, Membership()),
+    "append: from another than the leader": msgspec.structs.replace(append(3, 3), sender=THREE),
+    "heartbeat: from another than the leader": msgspec.structs.replace(heartbeat(), sender=THREE),
+    "snapshot: from another than the leader": msgspec.structs.replace(snapshot(9, 5), sender=THREE),
+    "append: a membership that is nested too deeply": append(
+        3, 3, entry(3, 5, EntryKind.MEMBERSHIP, b"\x92\x90" + b"\x91" * 100_000 + b"\xc0")
+    ),
     "handed over by another than the leader": TimeoutNow(term=TERM, sender=THREE, receiver=ONE),
 }
 

@@ -56,6 +56,25 @@ def test_garbage_is_never_a_hello(garbage: bytes) -> None:
         decode_hello(memoryview(b"\x00\x04" + garbage))
 
 
+UNREADABLE = pytest.mark.parametrize(
+    "garbage",
+    [b"\x81\xaacluster_id\xa2\xff\xfe", b"\x81\xa1x" + b"\x91" * 4000 + b"\xc0"],
+    ids=["not UTF-8", "nested too deeply"],
+)
+
+
+@UNREADABLE
+def test_hello_that_raises_other_errors_than_malformed_ones_is_refused_too(garbage: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        decode_hello(memoryview(b"\x00\x04" + garbage))
+
+
+@UNREADABLE
+def test_rejection_that_raises_other_errors_than_malformed_ones_is_refused_too(garbage: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        decode_rejection(memoryview(garbage))
+
+
 @pytest.mark.parametrize("body", [b"", b"\x00"])
 def test_hello_without_a_version_is_refused(body: bytes) -> None:
     with pytest.raises(PeerProtocolError):

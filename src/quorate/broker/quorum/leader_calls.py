@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
 from typing import Any, Protocol
 
-import msgspec
-
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
+from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NodeId
 from quorate.kernel.leaders import QuorumLeader
 from quorate.transport.peer_errors import OutcomeUnknown as PeerOutcomeUnknown
@@ -151,7 +150,7 @@ class LeaderCalls:
             return decode_answer(await self._peers.request(target, encode(request), timeout_ms))
         except PeerUnreachable:
             return Redirect(leader=None)
-        except (PeerOutcomeUnknown, msgspec.MsgspecError) as error:
+        except (PeerOutcomeUnknown, *UNREADABLE) as error:
             raise OutcomeUnknown(str(error)) from None
 
     async def _pause(self, leader_changed: "asyncio.Future[None]", deadline: float) -> None:

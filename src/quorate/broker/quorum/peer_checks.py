@@ -6,10 +6,9 @@ connection that it came by; nothing of it is kept.
 
 from typing import Final
 
-import msgspec
-
 from quorate.broker.quorum import leader_requests as q
 from quorate.broker.quorum.entry_payload import decode_records
+from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NO_DIRECTORY, NodeId
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_commands
@@ -30,7 +29,7 @@ def read_message(sender: NodeId, payload: memoryview) -> Message:
     """A message of the node at the other end, whose metadata can be read."""
     try:
         message = decode_message(payload)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise PeerProtocolError(f"malformed message: {error}") from None
     if message.sender != sender:
         raise PeerProtocolError(f"a message of node {message.sender} from node {sender}")
@@ -55,7 +54,7 @@ def read_request(sender: NodeId, payload: bytes, *, is_known: bool) -> q.LeaderR
     try:
         request = q.decode_request(payload)
         commands = decode_commands(request.commands) if isinstance(request, q.Submit) else []
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise PeerProtocolError(f"malformed request: {error}") from None
     if isinstance(request, q.Heartbeat) and request.node_id != sender:
         raise PeerProtocolError(f"a heartbeat of node {request.node_id} from node {sender}")

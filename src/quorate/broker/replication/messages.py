@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from quorate.kernel.disk import Buffer
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import UNREADABLE, ErrorCode
 from quorate.transport.peer_errors import PeerProtocolError
 
 PartitionKey = tuple[UUID, int]
@@ -90,7 +90,7 @@ def decode_fetch(payload: Buffer) -> ReplicaFetch:
     """Raises ``PeerProtocolError`` where it is none."""
     try:
         return _request_decoder.decode(payload)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise PeerProtocolError(f"malformed fetch of a replica: {error}") from None
 
 
@@ -116,7 +116,7 @@ def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
     try:
         position = _HEAD_SIZE.size + int(_HEAD_SIZE.unpack_from(view)[0])
         head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
-    except (msgspec.MsgspecError, StructError) as error:
+    except (*UNREADABLE, StructError) as error:
         raise PeerProtocolError(f"malformed answer to a replica: {error}") from None
     given = []
     for each in head.given:

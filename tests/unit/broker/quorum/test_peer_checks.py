@@ -31,6 +31,9 @@ REGISTRATION = c.RegisterBroker(
 )
 
 
+NESTED = b"\x91" * 100_000 + b"\xc0"
+
+
 def submit(*commands: c.Command) -> bytes:
     return q.encode(q.Submit(commands=encode_commands(commands), validate_only=False))
 
@@ -44,7 +47,16 @@ def test_a_message_of_another_than_its_connection_said_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"\xc1", b"\x94\x63\x01\x02\x03", msgspec.msgpack.encode([9, 2**64 - 1, 1, 1, 1])]
+    "payload",
+    [
+        b"",
+        b"\xc1",
+        b"\x94\x63\x01\x02\x03",
+        msgspec.msgpack.encode([9, 2**64 - 1, 1, 1, 1]),
+        b"\x95\x07\x01\x01\x01\x92\x93\x01\x01\x91\x91\x93\x01\xa1\xff\xc3\xc0",  # An address that is not UTF-8.
+        b"\x99\x05\x01\x01\x01\x01\x01" + NESTED,
+    ],
+    ids=["empty", "no value", "unknown", "number", "not UTF-8", "nested too deeply"],
 )
 def test_what_is_no_message_is_refused(payload: bytes) -> None:
     with pytest.raises(PeerProtocolError):
@@ -142,12 +154,17 @@ def test_nobody_speaks_for_others_or_in_the_leaders_place() -> None:
             read_request(PEER, submit(command), is_known=True)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\x00", b"\x80", b"\xff" * 9, submit(REGISTRATION)[:-9]])
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x00", b"\x80", b"\xff" * 9, submit(REGISTRATION)[:-9], b"\x81\xa1\xff\x00", b"\x81\xa1x" + NESTED],
+    ids=["empty", "a number", "no kind", "no map", "cut", "not UTF-8", "nested too deeply"],
+)
 def test_what_is_no_request_is_refused(payload: bytes) -> None:
     with pytest.raises(PeerProtocolError):
         read_request(PEER, payload, is_known=True)
 
 
-def test_commands_that_cannot_be_read_are_refused() -> None:
+@pytest.mark.parametrize("commands", [b"\xc1", b"\x91" + NESTED, b"\x91\x81\xa7command\xa1\xff"])
+def test_commands_that_cannot_be_read_are_refused(commands: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        read_request(PEER, q.encode(q.Submit(commands=b"\xc1", validate_only=False)), is_known=True)
+        read_request(PEER, q.encode(q.Submit(commands=commands, validate_only=False)), is_known=True)

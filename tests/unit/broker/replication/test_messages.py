@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from quorate.broker.replication.messages import (
     Ask,
     Given,
@@ -13,6 +15,7 @@ from quorate.broker.replication.messages import (
     encode_fetch,
 )
 from quorate.kernel.errors import ErrorCode
+from quorate.transport.peer_errors import PeerProtocolError
 
 
 def ask(partition: int) -> Ask:
@@ -41,3 +44,12 @@ def test_records_are_not_copied_into_the_answer() -> None:
     records = memoryview(b"records")
     answer = ReplicaFetchAnswer(False, [Given(ask(0), ErrorCode.NONE, None, 5, 41, records)])
     assert encode_answer(answer)[-1] is records
+
+
+def test_what_is_nested_too_deeply_is_refused_as_malformed() -> None:
+    nested = b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(PeerProtocolError):
+        decode_fetch(b"\x94\x01\x01\x90" + nested)
+    head = b"\x93\xc3\x90" + nested
+    with pytest.raises(PeerProtocolError):
+        decode_answer(len(head).to_bytes(4) + head)
