@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos rot compat check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz rot compat check format bench codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -32,8 +32,13 @@ sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 	$(BIN)/python -m tests.simulation.transactions --seeds $(SEEDS) --first $(FIRST_SEED)
 
 CHAOS_SECONDS ?= 300
-chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300; nothing may be lost
+chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300, then fuzz; nothing may be lost
 	$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)
+	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
+
+FRAMES ?= 1000000
+fuzz: setup ## send hostile frames to the client and the peer ports of real nodes, FRAMES=1000000 to each
+	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FLIPS ?= 500
 rot: setup ## flip FLIPS=500 bits on the disks of real nodes; each must be found, none served, each repaired

@@ -1,0 +1,80 @@
+"""A node that joins a cluster as a learner, by what it says alone: it has no process, and is never heard again."""
+
+import socket
+from struct import unpack
+
+from quorate.broker.quorum import leader_requests as q
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
+from quorate.metadata.command_codec import decode_outcomes, encode_commands
+from quorate.metadata.commands import RegisterBroker
+from quorate.transport.peer_frames import FrameKind, encode_correlated, encode_frame
+from quorate.transport.peer_hello import Hello, encode_hello
+from tests.eventually import eventually
+from tests.fuzz.target import CLUSTER_ID
+from tests.peers.child_process import free_port
+from tests.peers.quorate_cluster import QuorateCluster
+
+_DEADLINE_S = 20
+
+
+def join_as_learner(cluster: QuorateCluster, node_id: int, directory_id: DirectoryId) -> None:
+    """Register it with the quorum leader, whichever node that is."""
+    registration = RegisterBroker(
+        node_id=NodeId(node_id),
+        host="127.0.0.1",
+        port=free_port(),
+        incarnation=directory_id,
+        directory_id=directory_id,
+        peer_address=f"127.0.0.1:{free_port()}",
+    )
+    request = q.encode(q.Submit(commands=encode_commands([registration]), validate_only=False))
+
+    def ask_all() -> bool:
+        return any(_is_registered(cluster, target, node_id, directory_id, request) for target in cluster.nodes)
+
+    eventually(ask_all, f"node {node_id} to join")
+
+
+def _is_registered(
+    cluster: QuorateCluster, target: int, node_id: int, directory_id: DirectoryId, request: bytes
+) -> bool:
+    host, port = str(cluster.nodes[target].settings["peer_listen"]).rsplit(":", 1)
+    hello = Hello(
+        cluster_id=CLUSTER_ID,
+        node_id=NodeId(node_id),
+        target_id=NodeId(target),
+        incarnation=1,
+        directory_id=directory_id,
+        target_directory_id=NO_DIRECTORY,
+    )
+    with socket.create_connection((host, int(port)), timeout=_DEADLINE_S) as connection:
+        connection.sendall(b"".join(encode_frame(FrameKind.HELLO, [encode_hello(hello)])))
+        kind, _ = _receive(connection)
+        assert kind is FrameKind.HELLO, "the learner was not let in"
+        connection.sendall(b"".join(encode_correlated(FrameKind.REQUEST, 1, [request])))
+        kind = FrameKind.MESSAGE
+        while kind is FrameKind.MESSAGE:  # To one that has joined the leader speaks at once.
+            kind, body = _receive(connection)
+        if kind is not FrameKind.RESPONSE:
+            return False
+        answer = q.decode_answer(body[8:])
+        if not isinstance(answer, q.Submitted):
+            return False
+        (outcome,), _ = decode_outcomes(answer.outcomes)
+        assert not isinstance(outcome, Exception), outcome
+        return True
+
+
+def _receive(connection: socket.socket) -> tuple[FrameKind, bytes]:
+    (length,) = unpack(">I", _read(connection, 4))
+    frame = _read(connection, length)
+    return FrameKind(frame[0]), frame[1:]
+
+
+def _read(connection: socket.socket, size_bytes: int) -> bytes:
+    received = b""
+    while len(received) < size_bytes:
+        piece = connection.recv(size_bytes - len(received))
+        assert piece, "the node has closed the connection"
+        received += piece
+    return received

@@ -1,0 +1,72 @@
+"""What is not said to a peer port: whoever has the data folder of a member is trusted, and could do what it says.
+
+Until nodes show each other who they are, a member can call elections and ask for changes. So the fuzz says as a member
+only what changes nothing, or what no sound node would say.
+"""
+
+from struct import error as StructError  # noqa: N812 - an exception, whatever the standard library calls it
+from struct import pack, unpack_from
+from typing import Final
+
+import msgspec
+
+from quorate.broker.quorum import leader_requests as q
+from quorate.protocol.apis import find_api
+from quorate.raft.messages import VoteRequest, decode_message
+from quorate.raft.sanity import MAX_TERM
+from quorate.transport.peer_frames import FrameKind
+from tests.fuzz.restraint import Restraint
+from tests.fuzz.world import World
+
+_KAFKA_REQUEST: Final = 2
+_REPLICA_FETCH: Final = 1
+#: No broker of a test has been given such an epoch.
+_IMPOSSIBLE_EPOCH: Final = 1 << 40
+_CORRELATION_BYTES: Final = 8
+
+
+class PeerRestraint:
+    def __init__(self, world: World, term: int, member_ids: frozenset[int]) -> None:
+        self._requests = Restraint(world)
+        self._term = term
+        self._member_ids = member_ids
+
+    def permits(self, frame: bytes) -> bool:
+        """Whether a node may be sent this frame, given without its length."""
+        if not frame:
+            return True
+        try:
+            if frame[0] == FrameKind.MESSAGE:
+                return self._permits_message(frame[1:])
+            if frame[0] == FrameKind.REQUEST:
+                return self._permits_request(frame[1 + _CORRELATION_BYTES :])
+        except (msgspec.MsgspecError, StructError, ValueError):
+            return True
+        return True
+
+    def _permits_message(self, payload: bytes) -> bool:
+        message = decode_message(payload)
+        is_pre_vote = isinstance(message, VoteRequest) and message.is_pre_vote
+        return is_pre_vote or message.term <= self._term or message.term > MAX_TERM
+
+    def _permits_request(self, payload: bytes) -> bool:
+        if payload[:1] == bytes([_REPLICA_FETCH]):
+            return True
+        if payload[:1] == bytes([_KAFKA_REQUEST]):
+            return self._permits_kafka(payload[1:])
+        request = q.decode_request(payload)
+        match request:
+            case q.Submit():
+                return request.validate_only
+            case q.Heartbeat():
+                return not 0 <= request.broker_epoch < _IMPOSSIBLE_EPOCH
+            case q.Promote() | q.Remove():
+                return request.node_id not in self._member_ids
+            case q.Describe():
+                return True
+
+    def _permits_kafka(self, payload: bytes) -> bool:
+        key, version = unpack_from(">hh", payload)
+        api = find_api(key)
+        tags = b"\0" if api is not None and version >= api.flexible_from else b""
+        return self._requests.permits(pack(">hhih", key, version, 0, -1) + tags + payload[4:])

@@ -1,0 +1,19 @@
+"""A short fuzz of real nodes; ``make fuzz`` sends a million frames to each port."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.run import MOST_MEMORY_BYTES, Plan, Port, run_fuzz
+
+
+@pytest.mark.parametrize(("port", "frames"), [("peer", 24_000)])
+def test_no_frame_crashes_a_node_or_makes_it_log_a_traceback_or_lose_anything(
+    port: Port, frames: int, tmp_path: Path
+) -> None:
+    report = run_fuzz(tmp_path, Plan(port=port, seed=1, frames=frames))
+
+    assert report.frames == frames
+    assert report.answers > frames / 10
+    assert report.acknowledged > 0
+    assert report.grown_bytes < MOST_MEMORY_BYTES
