@@ -53,6 +53,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._pending: deque[Future[Reply | None]] = deque()
         self._ready: list[ReplyPart] = []
         self._reading_paused = False
+        self._paused_at = 0.0
         self._in_read_event = False
         self._ending = False
         self._close_reason: str | None = None
@@ -66,6 +67,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether the peer is owed nothing, be it an answer or a hearing."""
         return not self._pending and not self._outbox.is_blocked and self._unmute_timer is None
 
+    def unread_fileno(self, since: float) -> int | None:
+        """Of the socket, if it has not been read from since then: nobody tells that the peer has gone."""
+        if self._reading_paused and self._paused_at <= since and not self._transport.is_closing():
+            return self._fileno
+        return None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class.
         self._loop = asyncio.get_running_loop()
@@ -73,6 +80,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.peer_host = str(peer[0]) if peer else ""
         is_plain = transport.get_extra_info("sslcontext") is None
         connected = transport.get_extra_info("socket")
+        self._fileno = None if connected is None else int(connected.fileno())
         room = None
         if connected is not None and is_plain:
             room = SocketRoom(self._loop, connected.fileno(), self._limits.send_buffer_bytes)
@@ -220,6 +228,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._reading_paused = pause
         if pause:
+            self._paused_at = self._now()
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from quorate.transport.connection import ConnectionLimits, FrameHandler, ServerConnection
+from quorate.transport.departed import departed
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,8 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_ms: int = 600_000
     #: As many as there are descriptors for; the newest beyond it is closed at once.
     most_connections: int | None = None
+    #: How long a connection may be left unread until it is looked whether its peer is still there.
+    departed_check_ms: int = 5_000
     limits: ConnectionLimits = ConnectionLimits()
 
 
@@ -43,6 +46,7 @@ class Server:
         self._stopped = False
         self._all_closed: asyncio.Future[None] | None = None
         self._idle_sweep: asyncio.TimerHandle | None = None
+        self._departed_sweep: asyncio.TimerHandle | None = None
         self.port = config.port
 
     async def start(self, bound: Sequence[socket.socket] = ()) -> None:
@@ -55,6 +59,7 @@ class Server:
         if self._servers[0].sockets:
             self.port = self._servers[0].sockets[0].getsockname()[1]
         self._schedule_idle_sweep()
+        self._schedule_departed_sweep()
 
     def _connection(self) -> ServerConnection:
         return ServerConnection(self, self._config.limits, self._loop.time)
@@ -64,6 +69,8 @@ class Server:
         self._stopped = True
         if self._idle_sweep is not None:
             self._idle_sweep.cancel()
+        if self._departed_sweep is not None:
+            self._departed_sweep.cancel()
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
@@ -101,3 +108,16 @@ class Server:
             if connection.last_active < oldest and connection.is_quiet:
                 connection.end("idle")
         self._schedule_idle_sweep()
+
+    def _schedule_departed_sweep(self) -> None:
+        self._departed_sweep = self._loop.call_later(self._config.departed_check_ms / 1000, self._end_departed)
+
+    def _end_departed(self) -> None:
+        """What a peer waited for may take hours. Nobody takes it any more, and its connection is free for others."""
+        since = self._loop.time() - self._config.departed_check_ms / 1000
+        unread = {connection.unread_fileno(since): connection for connection in self._connections}
+        unread.pop(None, None)
+        if unread:
+            for fileno in departed(fileno for fileno in unread if fileno is not None):
+                unread[fileno].abort("the peer has gone")
+        self._schedule_departed_sweep()
