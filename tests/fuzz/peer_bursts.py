@@ -90,6 +90,7 @@ class _Speaker:
         self._me = random.choice(GUEST_IDS)
         self._folder = UUID(int=random.getrandbits(128))
         self._is_introduced = False
+        self._is_voter = False
         self._hostilities: tuple[float, ...] = _HOSTILITIES
         topics = [str(topic_id) for topic_id in world.topic_ids]
         self._structs = Structs(
@@ -120,8 +121,14 @@ class _Speaker:
 
     def burst(self) -> Burst:
         random = self._random
-        introductions: tuple[Callable[[], bytes], ...] = (self._none, self._refused, self._guest, self._learner)
-        (introduce,) = random.choices(introductions, weights=(15, 10, 40, 35))
+        introductions: tuple[Callable[[], bytes], ...] = (
+            self._none,
+            self._refused,
+            self._guest,
+            self._learner,
+            self._voter,
+        )
+        (introduce,) = random.choices(introductions, weights=(15, 10, 40, 34.8, 0.2))
         first = introduce()
         frames = [first, *(self._permitted(place) for place in range(1, _FRAMES_PER_BURST))]
         piece_bytes, ending = choose_ending(random)
@@ -176,6 +183,15 @@ class _Speaker:
         self._me, self._folder = LEARNER_ID, LEARNER_FOLDER
         return _frame(self._hello())
 
+    def _voter(self) -> bytes:
+        """Which has this connection in place of its own from then on, so that it seldom happens."""
+        random, world = self._random, self._world
+        self._is_introduced = self._is_voter = True
+        others = [place for place, node_id in enumerate(world.node_ids) if node_id != self._target]
+        place = random.choice(others)
+        self._me, self._folder = world.node_ids[place], world.directory_ids[place]
+        return _frame(self._hello())
+
     def _hello(self, **changed: Any) -> bytes:
         said = {
             "cluster_id": self._world.cluster_id,
@@ -199,7 +215,7 @@ class _Speaker:
             frame = self._any_frame()
             if is_mutated:
                 frame = mutate(random, frame, self._any_frame())
-            if self._restraint.permits(frame):
+            if self._restraint.permits(frame, is_voter=self._is_voter):
                 break
         else:
             frame = bytes([FrameKind.PING])

@@ -31,15 +31,18 @@ class PeerRestraint:
         self._term = term
         self._member_ids = member_ids
 
-    def permits(self, frame: bytes) -> bool:
-        """Whether a node may be sent this frame, given without its length."""
+    def permits(self, frame: bytes, *, is_voter: bool = False) -> bool:
+        """Whether a node may be sent this frame, given without its length.
+
+        As a voter nothing is said that can be read: it could be believed to have entries, or to lead.
+        """
         if not frame:
             return True
         try:
             if frame[0] == FrameKind.MESSAGE:
-                return self._permits_message(frame[1:])
+                return self._permits_message(frame[1:]) and not is_voter
             if frame[0] == FrameKind.REQUEST:
-                return self._permits_request(frame[1 + _CORRELATION_BYTES :])
+                return self._permits_request(frame[1 + _CORRELATION_BYTES :]) and not is_voter
         except (msgspec.MsgspecError, StructError, ValueError):
             return True
         return True

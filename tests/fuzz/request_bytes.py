@@ -19,6 +19,9 @@ _LENGTH_FAULTS: Final = (-2, -1, 0, 1, 127, 128, 32767, 65536, 2**24, 2**31 - 1,
 #: Of elements in an array of a sound request.
 _COUNTS: Final = (0, 1, 1, 1, 2, 3)
 _MAX_DEPTH_COUNT: Final = 2
+#: Of requests with hostile values: so many elements that they are answered in parts, if at all.
+_WIDE: Final = 0.02
+_WIDE_COUNTS: Final = (100, 600, 3_000, 30_000)
 
 
 class _FieldPlan(NamedTuple):
@@ -96,6 +99,8 @@ class RequestBytes:
         elements = [self._value(field, depth + 1) for _ in range(count)]
         if elements and random.random() < self._hostility:
             elements.append(elements[0])  # Named twice.
+            if depth == 0 and random.random() < _WIDE:
+                elements *= random.choice(_WIDE_COUNTS)
         return self._length(len(elements), 4) + b"".join(elements)
 
     def _value(self, field: _FieldPlan, depth: int) -> bytes:

@@ -3,6 +3,7 @@
 from collections import Counter
 from struct import pack
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -37,7 +38,7 @@ from tests.fuzz.peer_restraint import PeerRestraint
 from tests.fuzz.restraint import Restraint
 from tests.fuzz.world import FUZZ_TOPICS, WITNESS_TOPIC, World
 
-WORLD = World(node_ids=(7, 100, 4001))
+WORLD = World(node_ids=(7, 100, 4001), directory_ids=(UUID(int=7), UUID(int=100), UUID(int=4001)))
 TERM = Term(3)
 NODE, LEARNER = NodeId(7), NodeId(LEARNER_ID)
 
@@ -172,6 +173,17 @@ def test_a_member_says_nothing_that_a_sound_one_could_say_to_some_effect(frame: 
     restraint = PeerRestraint(WORLD, TERM, frozenset((7, 100, 4001, LEARNER_ID)))
 
     assert restraint.permits(frame) is is_permitted
+
+
+def test_as_a_voter_nothing_is_said_that_can_be_read() -> None:
+    bursts, voters = PeerBursts(1, WORLD, TERM), 0
+    for number in range(3_000):
+        burst = bursts.burst(number)
+        hello = decode_hello(memoryview(burst.frames[0])[5:]) if burst.waits_after_first else None
+        if isinstance(hello, Hello) and hello.node_id in WORLD.node_ids:
+            voters += 1
+            assert {_kind(frame[4:]) for frame in burst.frames[1:]} <= {"unreadable", "something else"}
+    assert voters > 0
 
 
 def test_a_burst_is_cut_into_pieces_without_losing_a_byte() -> None:

@@ -70,6 +70,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     #: With their epochs, of producers that have written.
     producers: tuple[tuple[int, int], ...] = ((0, 0),)
     member_ids: tuple[str, ...] = MEMBER_IDS
+    #: Of the nodes, in their order.
     directory_ids: tuple[UUID, ...] = (UUID(int=7),)
 
     @property
