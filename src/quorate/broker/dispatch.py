@@ -48,12 +48,17 @@ class Dispatcher:
             if api is None or not header.is_known or not api.min_version <= header.api_version <= api.max_version:
                 return self._refuse_version(header)
             if len(frame) > LARGE_FRAME_BYTES and not api.is_hot:
-                decoding = self._node.large_requests.decode(api, header, frame)
-                return asyncio.ensure_future(self._finish_large(api, header, decoding, len(frame)))
+                return self._decode_later(api, header, frame)
             request = decode_request(api, header, frame)
+            if api.parts and self._node.large_requests.has_enough and parts_of(api, request) is not None:
+                return self._decode_later(api, header, frame)
         except ProtocolError as error:
             raise self._refused(error) from error
         return self._handle(api, header, request, len(frame))
+
+    def _decode_later(self, api: Api, header: RequestHeader, frame: memoryview) -> "asyncio.Future[Reply | None]":
+        decoding = self._node.large_requests.decode(api, header, frame)
+        return asyncio.ensure_future(self._finish_large(api, header, decoding, len(frame)))
 
     def _handle(
         self, api: Api, header: RequestHeader, request: Request, size_bytes: int

@@ -41,6 +41,15 @@ class LargeRequests:
         self._decoding = asyncio.Lock()
         self._answering = asyncio.Semaphore(_ANSWERED_AT_ONCE)
         self._waiting_bytes = 0
+        self._turn_to_decode = asyncio.Lock()
+        #: Requests in parts that are decoded and not answered yet.
+        self.to_answer = 0
+        self._answered = asyncio.Event()
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether a further request in parts would only wait: its frame takes a fraction of its elements' memory."""
+        return self.to_answer > _ANSWERED_AT_ONCE
 
     def decode(self, api: Api, header: RequestHeader, frame: memoryview) -> Awaitable[Request]:
         """The request, when a worker has made it. The frame is copied here: the connection reads its next into it."""
@@ -55,6 +64,15 @@ class LargeRequests:
         return decoding
 
     async def _decode(self, api: Api, header: RequestHeader, kept: bytes) -> Request:
+        if not api.parts:
+            return await self._decode_by_worker(api, header, kept)
+        async with self._turn_to_decode:
+            while self.has_enough:
+                self._answered.clear()
+                await self._answered.wait()
+            return await self._decode_by_worker(api, header, kept)
+
+    async def _decode_by_worker(self, api: Api, header: RequestHeader, kept: bytes) -> Request:
         async with self._decoding:
             return await self._loop.run_in_executor(self._executor, decode_request, api, header, kept)
 
@@ -63,7 +81,15 @@ class LargeRequests:
         if not done.cancelled():
             done.exception()  # Whoever waited for it may have gone, and nobody else needs to know of it.
 
-    async def answer_in_parts(
+    def answer_in_parts(
+        self, node: "Node", api: Api, parts: Parts, context: RequestContext, request: Request
+    ) -> Awaitable[Response]:
+        self.to_answer += 1
+        answering = self._loop.create_task(self._answer(node, api, parts, context, request))
+        answering.add_done_callback(self._note_answered)
+        return answering
+
+    async def _answer(
         self, node: "Node", api: Api, parts: Parts, context: RequestContext, request: Request
     ) -> Response:
         answers: list[tuple[Part, Response]] = []
@@ -75,6 +101,12 @@ class LargeRequests:
                     result = await cast(Awaitable[Response], result)
                 answers.append((part, result))
         return join(answers, parts)
+
+    def _note_answered(self, done: "asyncio.Task[Response]") -> None:
+        self.to_answer -= 1
+        self._answered.set()
+        if not done.cancelled():
+            done.exception()  # As above.
 
     async def encode(self, header: RequestHeader, response: Response) -> Reply:
         return await self._loop.run_in_executor(

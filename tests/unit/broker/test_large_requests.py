@@ -125,6 +125,29 @@ def test_find_coordinator_with_100_000_keys_is_decoded_and_encoded_by_workers_an
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("count", [20_000, 3_000], ids=["large frames", "small frames"])
+def test_of_many_wide_requests_few_are_decoded_at_a_time(count: int) -> None:
+    """A frame of empty names takes a fraction of the memory of what is made of it."""
+
+    async def main() -> None:
+        node = await World().first_node()
+        await run_all_work(node)
+        keys = [f"g{number}" for number in range(count)]
+        replies = [node.send(FindCoordinatorRequest(coordinator_keys=keys), 4) for _ in range(12)]
+        most = node.node.large_requests.to_answer
+        while not all(reply.done() for reply in replies):
+            await asyncio.sleep(0)
+            while node.executor.queue:
+                node.executor.run(0)
+            most = max(most, node.node.large_requests.to_answer)
+        assert 2 <= most <= 4
+        for reply in replies:
+            answer = node.decode(await node.finish(reply), FindCoordinatorResponse, 4)
+            assert [coordinator.key for coordinator in answer.coordinators] == keys
+
+    asyncio.run(main())
+
+
 def test_describe_groups_with_a_megabyte_of_empty_ids_is_refused_before_they_are_made() -> None:
     async def main() -> None:
         node = await World().first_node()
