@@ -28,6 +28,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the index of the first frame")
     parser.add_argument("--minimize", action="store_true", help="look for the fewest frames that still fail")
     parser.add_argument("--keep-going", action="store_true", help="do not end at the first line of a log that is bad")
+    parser.add_argument("--wide", action="store_true", help="requests with thousands of elements too")
     options = parser.parse_args()
     for port in [each for each in PORTS if options.port in (None, each)]:
         plan = Plan(
@@ -36,6 +37,7 @@ def main() -> int:
             frames=options.frames,
             first=options.first,
             keeps_going=options.keep_going,
+            is_wide=options.wide,
         )
         try:
             report = _run(plan, _Progress())
@@ -53,7 +55,7 @@ def main() -> int:
 def replay_command(plan: Plan, frames: Frames) -> str:
     which = f"frames {frames.first} to {frames.first + frames.count - 1}"
     where = f"--seed {plan.seed} --first {frames.first} --frames {frames.count}"
-    return f"{which}, alone: python -m tests.fuzz {plan.port} {where}"
+    return f"{which}, alone: python -m tests.fuzz {plan.port} {where}{' --wide' if plan.is_wide else ''}"
 
 
 def _fails(plan: Plan, frames: Frames) -> bool:

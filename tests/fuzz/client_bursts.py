@@ -31,7 +31,8 @@ _OFTEN: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.TXN_OFFSET
 class ClientBursts:
     frames_per_burst = 8
 
-    def __init__(self, seed: int, world: World) -> None:
+    def __init__(self, seed: int, world: World, *, is_wide: bool = False) -> None:
+        self._is_wide = is_wide
         self._seed = seed
         self._world = world
         self._batches = RecordBatches(world)
@@ -41,7 +42,7 @@ class ClientBursts:
 
     def burst(self, number: int) -> Burst:
         random = random_of(self._seed, number)
-        requests = RequestBytes(random, Values(random, self._world), self._batches)
+        requests = RequestBytes(random, Values(random, self._world), self._batches, is_wide=self._is_wide)
         frames = [self._permitted(random, requests, number, place) for place in range(self.frames_per_burst)]
         piece_bytes, ending = choose_ending(random)
         return Burst(number=number, frames=tuple(frames), piece_bytes=piece_bytes, ending=ending)

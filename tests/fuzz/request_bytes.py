@@ -63,8 +63,9 @@ def unsigned_varint(value: int) -> bytes:
 class RequestBytes:
     """Writes one request. ``hostility`` is how likely a value is to be one that no client sends."""
 
-    def __init__(self, random: Random, values: Values, batches: RecordBatches) -> None:
+    def __init__(self, random: Random, values: Values, batches: RecordBatches, *, is_wide: bool = False) -> None:
         self._random = random
+        self._wide = _WIDE if is_wide else 0.0
         self._values = values
         self._batches = batches
         self._fixed: dict[WireType, Callable[[_FieldPlan], bytes]] = {
@@ -99,7 +100,7 @@ class RequestBytes:
         elements = [self._value(field, depth + 1) for _ in range(count)]
         if elements and random.random() < self._hostility:
             elements.append(elements[0])  # Named twice.
-            if depth == 0 and random.random() < _WIDE:
+            if depth == 0 and random.random() < self._wide:
                 elements *= random.choice(_WIDE_COUNTS)
         return self._length(len(elements), 4) + b"".join(elements)
 

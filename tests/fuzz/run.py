@@ -57,6 +57,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     #: Note what the nodes log, each kind once, and fail in the end.
     keeps_going: bool = False
 
+    #: Whether requests to the client port may have thousands of elements.
+    is_wide: bool = False
+
     @property
     def node_ids(self) -> tuple[int, ...]:
         return ONE_NODE if self.port == "client" else IDS
@@ -157,7 +160,7 @@ class _Fuzz:
 
     def _make_bursts(self) -> Bursts:
         if self._plan.port == "client":
-            return ClientBursts(self._plan.seed, self._world)
+            return ClientBursts(self._plan.seed, self._world, is_wide=self._plan.is_wide)
         join_as_learner(self._cluster, LEARNER_ID, DirectoryId(LEARNER_FOLDER))
         return PeerBursts(self._plan.seed, self._world, self._term)
 

@@ -71,6 +71,14 @@ def test_every_api_and_version_is_asked_for_and_most_requests_can_be_read() -> N
     assert 0.7 < readable / len(frames) < 0.98
 
 
+def test_wide_requests_are_only_made_where_asked_for() -> None:
+    def longest(*, is_wide: bool) -> int:
+        bursts = ClientBursts(1, WORLD, is_wide=is_wide)
+        return max(len(frame) for number in range(1_500) for frame in bursts.burst(number).frames)
+
+    assert longest(is_wide=True) > 600_000 > longest(is_wide=False)
+
+
 def test_as_one_that_has_joined_everything_is_said_and_most_can_be_read() -> None:
     bursts, said = PeerBursts(1, WORLD, TERM), Counter[str]()
     for number in range(2_000):
