@@ -62,7 +62,7 @@ class ClientBursts:
             return pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, index & 0x7FFFFFFF, -1)
         length = len(frame)
         if is_mutated and random.random() < _WRONG_LENGTH:
-            length = random.choice((0, -1, 2**31 - 1, -(2**31), 7, 100 << 20, length + 1, max(0, length - 1)))
+            length = random.choice((0, -1, 2**31 - 1, -(2**31), 7, length + 1, max(0, length - 1)))
         return pack(">i", length) + frame
 
     def _frame(self, random: Random, requests: RequestBytes, index: int, faulty: float) -> bytes:

@@ -1,4 +1,4 @@
-"""A short fuzz of real nodes; ``make fuzz`` sends a million frames to each port."""
+"""A short fuzz of each port of real nodes; ``make fuzz`` sends a million frames to each."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.run import MOST_MEMORY_BYTES, Plan, Port, run_fuzz
 
 
-@pytest.mark.parametrize(("port", "frames"), [("peer", 24_000)])
+@pytest.mark.parametrize(("port", "frames"), [("client", 24_000), ("peer", 24_000)])
 def test_no_frame_crashes_a_node_or_makes_it_log_a_traceback_or_lose_anything(
     port: Port, frames: int, tmp_path: Path
 ) -> None:
