@@ -25,6 +25,10 @@ class DamagedManifest(BackupError):
     """A manifest is there and cannot be believed. It is never taken for "no backup yet"."""
 
 
+class ManifestMissing(BackupError):
+    """There is no manifest of that number, and no mark in its place."""
+
+
 class ManifestPruned(BackupError):
     """A manifest was there and was deleted on purpose."""
 

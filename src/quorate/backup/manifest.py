@@ -1,8 +1,9 @@
 """The manifest: everything that a backup holds, as one immutable JSON document. Pure.
 
 Manifests are numbered from 1 and never changed. The newest one is the backup; older ones tell its history, and the
-objects that they name stay. Per partition, segments and gaps together cover ``start_offset`` up to ``end_offset``
-without a hole and without overlap (``manifest_rules`` checks it before a manifest is written and after it is read).
+objects that they name stay. ``manifest_document`` stores one whole, or as a delta on the one before it. Per partition,
+segments and gaps together cover ``start_offset`` up to ``end_offset`` without a hole and without overlap
+(``manifest_rules`` checks it before a manifest is written and after it is read).
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from quorate.backup.segment_layout import EpochStart
 from quorate.backup.segment_writer import FinishedSegment
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 class Mode(StrEnum):

@@ -5,6 +5,9 @@ one run can publish a number: the storage decides by put-if-absent, and a storag
 
 A pruned manifest leaves a mark in its place. So a run that began before it was pruned, and is late, finds its number
 taken and stops, and a manifest that is missing without a mark is known to be lost.
+
+A manifest may be stored as a delta on the one before it. That one can be pruned all the same: before, the manifest that
+follows it is stored whole, as a checkpoint. Whoever meets a mark below a delta reads the checkpoint instead.
 """
 
 import contextlib
@@ -15,15 +18,23 @@ from typing import NamedTuple
 from quorate.backup.errors import (
     BackupError,
     CommitConflict,
-    DamagedManifest,
     ManifestPruned,
     ObjectExists,
-    ObjectNotFound,
     StorageError,
 )
-from quorate.backup.manifest import Manifest, SegmentEntry, decode_manifest, encode_manifest
+from quorate.backup.manifest import Manifest, SegmentEntry, encode_manifest
+from quorate.backup.manifest_delta import ManifestDelta
+from quorate.backup.manifest_document import KnownManifest, encode_document
+from quorate.backup.manifest_reader import ManifestReader
 from quorate.backup.manifest_rules import check_manifest
-from quorate.backup.object_names import MANIFESTS, PRUNED_CONTENT, manifest_name, manifest_number, probe_name
+from quorate.backup.object_names import (
+    MANIFESTS,
+    PRUNED_CONTENT,
+    checkpoint_name,
+    manifest_name,
+    manifest_number,
+    probe_name,
+)
 from quorate.backup.storage import ObjectInfo, ObjectStorage
 
 _REQUESTS_IN_FLIGHT = 16
@@ -50,10 +61,16 @@ class ManifestCatalog:
         self.backup_id = backup_id
         self._storage = storage
         self._probed = False
+        self._reader = ManifestReader(storage, backup_id)
+        self._tip: KnownManifest | None = None  # What ``head`` returned last, or what was published since.
 
     def numbers(self) -> list[int]:
         """Those of the manifests that are there; pruned ones are not."""
         return self._unpruned(self._listed())
+
+    def taken(self) -> set[int]:
+        """Numbers of manifests and of marks."""
+        return set(self._listed())
 
     def marks(self) -> list[PrunedMark]:
         listed = sorted(self._listed().items())
@@ -65,31 +82,34 @@ class ManifestCatalog:
             listed = self._listed()
             next_number = max(listed, default=0) + 1
             numbers = self._unpruned(listed)
+            self._tip = None
             if not numbers:
                 return Head(None, next_number)
             with contextlib.suppress(ManifestPruned):
-                return Head(self.read(numbers[-1]), next_number)
+                self._tip = self._reader.read(numbers[-1])
+                return Head(self._tip.manifest, next_number)
         raise StorageError(f"storage {self._storage.location.url} lists manifests that it does not have")
 
     def latest(self) -> Manifest | None:
         return self.head().manifest
 
     def read(self, number: int) -> Manifest:
-        name = manifest_name(number)
-        try:
-            data = self._storage.read(name)
-        except ObjectNotFound:
-            raise BackupError(f"backup {self.backup_id} has no manifest {number}") from None
-        if data == PRUNED_CONTENT:
-            raise ManifestPruned(f"manifest {number} of backup {self.backup_id} was pruned")
-        manifest = decode_manifest(data, self._storage.url_of(name))
-        if manifest.number != number or manifest.backup_id != self.backup_id:
-            raise DamagedManifest(
-                f"manifest {self._storage.url_of(name)} says that it is number {manifest.number} "
-                f"of backup {manifest.backup_id}: it was copied or renamed"
-            )
-        check_manifest(manifest)
-        return manifest
+        return self._reader.read(number).manifest
+
+    def base_of(self, number: int) -> int | None:
+        """The manifest that this one is a delta on; None where it is stored whole."""
+        document = self._reader.stored(number).document
+        return document.base_number if isinstance(document, ManifestDelta) else None
+
+    def put_checkpoint(self, number: int) -> None:
+        """Store the manifest whole, so that it can be read without the one that it follows."""
+        content = encode_manifest(self.read(number))
+        with contextlib.suppress(ObjectExists):
+            self._storage.put_if_absent(checkpoint_name(number), content)
+
+    def delete_checkpoint(self, number: int) -> None:
+        """Of a manifest that is gone."""
+        self._storage.delete(checkpoint_name(number))
 
     def history(self) -> Iterator[Manifest]:
         """Every manifest, the oldest first, but those that are pruned meanwhile."""
@@ -117,6 +137,8 @@ class ManifestCatalog:
     def publish(self, manifest: Manifest, new_segments: Sequence[SegmentEntry]) -> None:
         """Make the manifest the backup. ``new_segments`` are those that no earlier manifest names.
 
+        It may be stored as a delta on what ``head`` returned last, but only under the very next number: a prune makes
+        sure that this number is taken, and stores what took it whole, before it drops a manifest.
         ``CommitConflict`` where another run was faster; then nothing has changed.
         """
         check_manifest(manifest)
@@ -125,8 +147,9 @@ class ManifestCatalog:
         self._check_present(new_segments)
         if max(self._listed(), default=0) > manifest.number:  # Marks are kept for a day, no longer.
             raise self._conflict(manifest)
+        encoded = encode_document(manifest, self._base_for(manifest))
         try:
-            self._storage.put_if_absent(manifest_name(manifest.number), encode_manifest(manifest))
+            self._storage.put_if_absent(manifest_name(manifest.number), encoded.content)
         except ObjectExists:
             # A request that was sent again may have met the object of its own first try.
             if self._run_id_of(manifest.number) != manifest.run_id:
@@ -135,6 +158,11 @@ class ManifestCatalog:
             # The request may have succeeded, and only its answer been lost.
             if not self._is_published(manifest):
                 raise
+        self._tip = self._reader.remember(KnownManifest(manifest, encoded.chain))
+
+    def _base_for(self, manifest: Manifest) -> KnownManifest | None:
+        follows = self._tip is not None and self._tip.manifest.number + 1 == manifest.number
+        return self._tip if follows else None
 
     def _check_present(self, segments: Sequence[SegmentEntry]) -> None:
         with ThreadPoolExecutor(_REQUESTS_IN_FLIGHT) as pool:
@@ -148,14 +176,14 @@ class ManifestCatalog:
 
     def _is_published(self, manifest: Manifest) -> bool:
         try:
-            return self.read(manifest.number).run_id == manifest.run_id
+            return self._reader.stored(manifest.number).document.run_id == manifest.run_id
         except BackupError:
             return False
 
     def _run_id_of(self, number: int) -> str | None:
         """None where the manifest was pruned."""
         try:
-            return self.read(number).run_id
+            return self._reader.stored(number).document.run_id
         except ManifestPruned:
             return None
 

@@ -215,7 +215,7 @@ class _Draft:
             case AppendRange():
                 self._store(update, _append(self._entry(update), update))
             case PutGroups(groups=groups):
-                self.groups = groups
+                self.groups = sorted(groups, key=lambda group: group.group)  # As a delta puts them together.
             case PutFailures(failures=failures):
                 self.failures = failures
 

@@ -16,6 +16,7 @@ PROBES = "probes/"
 PRUNED_CONTENT = b'{"pruned": true}\n'
 
 _MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
+_CHECKPOINT = re.compile(r"manifests/(\d{6,})\.checkpoint\.json")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _RUN_OF_SEGMENT = re.compile(r"topics/.*/\d{20}-([A-Za-z0-9_]+)-[^/]*")
@@ -30,6 +31,17 @@ def manifest_name(number: int) -> str:
 def manifest_number(name: str) -> int | None:
     """None for any object that is not a manifest."""
     match = _MANIFEST.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def checkpoint_name(number: int) -> str:
+    """Where a manifest that is stored as a delta is stored whole, too, once the manifest that it follows is pruned."""
+    return f"{MANIFESTS}{number:06d}.checkpoint.json"
+
+
+def checkpoint_number(name: str) -> int | None:
+    """None for any object that is not a checkpoint."""
+    match = _CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else None
 
 

@@ -6,7 +6,7 @@ List the objects before reading the manifests: then whatever a run commits in be
 from collections.abc import Iterable, Iterator
 
 from quorate.backup.manifest import Manifest
-from quorate.backup.object_names import manifest_number, run_of
+from quorate.backup.object_names import checkpoint_name, manifest_number, run_of
 from quorate.backup.storage import ObjectInfo
 
 
@@ -15,6 +15,7 @@ def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -
     named: set[str] = set()
     for manifest in manifests:
         named |= manifest.object_names()
+        named.add(checkpoint_name(manifest.number))
     return [each for each in objects if each.name not in named and manifest_number(each.name) is None]
 
 

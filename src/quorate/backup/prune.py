@@ -2,10 +2,11 @@
 
 1. The decision to drop a manifest is stored, with the names of its objects. From then on it cannot be held, and no
    restore begins with it.
-2. A mark takes the manifest's place. Now nobody reads it, and its number stays taken: a run that was planned on it
+2. A manifest that stays and is stored as a delta on one that goes is stored whole, too.
+3. A mark takes the manifest's place. Now nobody reads it, and its number stays taken: a run that was planned on it
    cannot commit any more.
-3. Objects are deleted that a dropped manifest names and none that is left does.
-4. The decision is forgotten. Until then the next prune carries it out.
+4. Objects are deleted that a dropped manifest names and none that is left does.
+5. The decision is forgotten. Until then the next prune carries it out.
 
 A run that commits meanwhile follows a manifest that is left, and names objects of that one and its own new ones: none
 of them is deleted here.
@@ -162,13 +163,39 @@ class Pruner:
         claimed = [number for number, names in plan.objects.items() if self._holds.begin_pruning(number, names)]
         # A restore that saw no decision stored its plan before: it is seen here, and the manifest goes later.
         in_use = self._manifests_in_use(ignored_restores)
-        free = [number for number in claimed if number not in in_use]
-        for _ in self._in_parallel(self._put_mark, free):
+        free = {number for number in claimed if number not in in_use}
+        for _ in self._in_parallel(self._put_marks, self._in_chains(free)):
             pass
-        return set(free)
+        return free
 
-    def _put_mark(self, number: int) -> None:
-        self._storage.replace(manifest_name(number), PRUNED_CONTENT)
+    def _in_chains(self, dropped: Collection[int]) -> list[list[int]]:
+        """What is dropped, in the order in which marks may come: a manifest before the one that it is a delta on.
+
+        Those that stay and can only be read with one that is dropped are stored whole before. A delta has the number
+        behind its base: with that number taken none can come that is not seen here.
+        """
+        following = max(dropped, default=0) + 1
+        if dropped and following not in self._catalog.taken():
+            with contextlib.suppress(ObjectExists):
+                self._storage.put_if_absent(manifest_name(following), PRUNED_CONTENT)
+        chains: dict[int, list[int]] = {}
+        for number, base in self._in_parallel(self._base_of, self._catalog.numbers() if dropped else []):
+            if number in dropped:
+                chains[number] = [number, *(chains.pop(base, []) if base is not None else [])]
+            elif base in dropped:
+                with contextlib.suppress(ManifestPruned):
+                    self._catalog.put_checkpoint(number)
+        return list(chains.values())
+
+    def _put_marks(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._storage.replace(manifest_name(number), PRUNED_CONTENT)
+
+    def _base_of(self, number: int) -> tuple[int, int | None]:
+        try:
+            return number, self._catalog.base_of(number)
+        except ManifestPruned:
+            return number, None
 
     def _delete_objects(self, watcher: PruneWatcher) -> dict[str, int]:
         """Carry out all decisions about manifests that are gone, also those of prunes that were stopped."""
@@ -186,6 +213,7 @@ class Pruner:
         for _ in self._in_parallel(self._storage.delete, doomed):
             watcher.deleted(1)
         for number in decisions:
+            self._catalog.delete_checkpoint(number)
             self._holds.forget(number)
         return doomed
 

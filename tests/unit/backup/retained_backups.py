@@ -10,9 +10,8 @@ from quorate.backup.compaction_merge import merge_segments
 from quorate.backup.errors import BackupError
 from quorate.backup.frame_codec import FrameCodec
 from quorate.backup.holds import Hold, HoldLedger, Pruning
-from quorate.backup.manifest import Manifest, Mode, decode_manifest
+from quorate.backup.manifest import Manifest, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.object_names import PRUNED_CONTENT, manifest_number
 from quorate.backup.prune import Pruner, PruneReport
 from quorate.backup.prune_policy import PrunePolicy
 from quorate.backup.restore_ledger import RestoreDone, RestoreLedger
@@ -190,12 +189,9 @@ class RetainedBackup:
 
     def manifests(self) -> dict[int, Manifest]:
         """Those that are there, past the storage's calls."""
-        found: dict[int, Manifest] = {}
-        for name, content in self.storage.contents.items():
-            number = manifest_number(name)
-            if number is not None and content != PRUNED_CONTENT:
-                found[number] = decode_manifest(content, name)
-        return dict(sorted(found.items()))
+        storage = MemoryStorage()
+        storage.contents, storage.modified_ms = self.storage.contents, self.storage.modified_ms
+        return {manifest.number: manifest for manifest in ManifestCatalog(storage, BACKUP_ID).history()}
 
     def orphans(self) -> set[str]:
         named = {name for manifest in self.manifests().values() for name in manifest.object_names()}

@@ -9,8 +9,13 @@ from functools import cache
 import pytest
 
 from quorate.backup.errors import BackupError
-from quorate.backup.manifest import Mode, decode_manifest
-from quorate.backup.object_names import PRUNED_CONTENT, manifest_number
+from quorate.backup.manifest import Manifest, Mode
+from quorate.backup.manifest_catalog import ManifestCatalog
+from quorate.backup.manifest_delta import ManifestDelta
+from quorate.backup.manifest_document import decode_document
+from quorate.backup.object_names import PRUNED_CONTENT, checkpoint_name, manifest_name, manifest_number
+from tests.unit.backup.backup_runs import BACKUP_ID
+from tests.unit.backup.memory_storage import MemoryStorage
 from tests.unit.backup.retained_backups import Calls, Killed, RetainedBackup
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
@@ -88,13 +93,29 @@ def assert_names_are_there(backup: RetainedBackup) -> None:
     for name in list(contents):
         number = manifest_number(name)
         if number is not None and contents[name] != PRUNED_CONTENT:
-            missing = names_in(contents[name]) - contents.keys()
+            missing = names_in(contents, number) - contents.keys()
             assert not missing, f"manifest {number} names {missing}, which is not there"
 
 
+_names: dict[tuple[bytes, ...], frozenset[str]] = {}  # By all that a manifest is read from.
+
+
+def names_in(contents: dict[str, bytes], number: int) -> frozenset[str]:
+    """What the manifest names; fails where it cannot be read."""
+    read = [contents[manifest_name(number)]]
+    while isinstance(document := decoded(read[-1]), ManifestDelta):
+        below = contents.get(manifest_name(document.base_number), PRUNED_CONTENT)
+        read.append(contents[checkpoint_name(document.number)] if below == PRUNED_CONTENT else below)
+    if tuple(read) not in _names:
+        storage = MemoryStorage()
+        storage.contents = contents
+        _names[tuple(read)] = frozenset(ManifestCatalog(storage, BACKUP_ID).read(number).object_names())
+    return _names[tuple(read)]
+
+
 @cache
-def names_in(content: bytes) -> frozenset[str]:
-    return frozenset(decode_manifest(content, "").object_names())
+def decoded(content: bytes) -> Manifest | ManifestDelta:
+    return decode_document(content, "")
 
 
 @cache
