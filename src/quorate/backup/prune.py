@@ -24,7 +24,7 @@ from quorate.backup.holds import Hold, HoldLedger, Pruning
 from quorate.backup.manifest import Manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import PRUNED_CONTENT, manifest_name
-from quorate.backup.prune_policy import PrunePolicy, Verdict, age_of, check_policy, decide
+from quorate.backup.prune_policy import PrunePolicy, Verdict, age_of, check_forgotten, check_policy, decide
 from quorate.backup.restore_ledger import RestoreLedger
 from quorate.backup.storage import ObjectStorage
 
@@ -125,6 +125,7 @@ class Pruner:
 
     def _plan(self, policy: PrunePolicy, now_ms: int, ignored_restores: Collection[str]) -> PrunePlan:
         ages = [age_of(manifest) for manifest in self._read(self._catalog.numbers())]
+        check_forgotten(ages, policy)
         decisions = self._holds.decisions()
         begun = {number: each for number, each in decisions.items() if isinstance(each, Pruning)}
         verdicts = decide(

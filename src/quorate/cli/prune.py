@@ -29,6 +29,10 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     delete_all: Annotated[
         bool, typer.Option("--all", help="Delete the whole backup, its newest manifest too; needs --backup-id.")
     ] = False,
+    forget_topic: Annotated[
+        list[str] | None,
+        typer.Option(help="Let even the last complete copy of this topic go; needs --backup-id."),
+    ] = None,
     ignore_restore: Annotated[
         list[str] | None,
         typer.Option(help="Keep nothing for this unfinished restore, which will not be gone on with."),
@@ -44,8 +48,12 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.prune_policy import PrunePolicy, check_policy
     from quorate.backup.storage_url import StorageLocation
 
-    policy = PrunePolicy(keep_last=keep_last, keep_days=keep_days, drops_all=delete_all)
+    policy = PrunePolicy(
+        keep_last=keep_last, keep_days=keep_days, drops_all=delete_all, forget_topics=tuple(forget_topic or ())
+    )
     check_policy(policy)
+    if forget_topic and backup_id is None:
+        raise QuorateError("--forget-topic is about the topics of one backup: name it with --backup-id")
     if delete_all and backup_id is None:
         raise QuorateError("--all deletes one whole backup: name it with --backup-id")
     root = StorageLocation(storage, endpoint)

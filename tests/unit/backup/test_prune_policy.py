@@ -1,6 +1,14 @@
 """Which manifests stay, by which rule."""
 
-from quorate.backup.prune_policy import ManifestAge, PrunePolicy, decide
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from quorate.backup.errors import ConfigError
+from quorate.backup.prune_policy import ManifestAge, PrunePolicy, TopicLife, check_forgotten, check_policy, decide
+from quorate.kernel.ids import TopicId, TopicName
 
 DAY_MS = 86_400_000
 NOW_MS = 100 * DAY_MS
@@ -15,11 +23,25 @@ def ages(*days: float, compactions: dict[int, int] | None = None) -> list[Manife
     ]
 
 
-def dropped(manifests: list[ManifestAge], **options: float | bool) -> list[int]:
+ORDERS = (TopicName("orders"), TopicId(UUID(int=1)))
+ORDERS_AGAIN = (TopicName("orders"), TopicId(UUID(int=2)))
+PAYMENTS = (TopicName("payments"), TopicId(UUID(int=3)))
+
+
+def with_copies(*copies: dict[TopicLife, bool], partial: Collection[int] = ()) -> list[ManifestAge]:
+    """Manifests 1, 2, … with these copies; True where all of a topic is there."""
+    return [
+        ManifestAge(number=number, captured_ms=0, is_complete=number not in partial and bool(each), copies=each)
+        for number, each in enumerate(copies, start=1)
+    ]
+
+
+def dropped(manifests: list[ManifestAge], **options: Any) -> list[int]:
     policy = PrunePolicy(
         keep_last=None if "keep_last" not in options else int(options["keep_last"]),
         keep_days=options.get("keep_days"),
         drops_all=bool(options.get("drops_all")),
+        forget_topics=tuple(options.get("forget_topics", ())),
     )
     return [each.number for each in decide(manifests, policy, now_ms=NOW_MS) if each.kept_because is None]
 
@@ -65,3 +87,52 @@ def test_what_is_held_read_or_begun_is_told_apart() -> None:
 
 def test_everything_goes_only_when_asked_for() -> None:
     assert dropped(ages(2, 1), drops_all=True) == [1, 2]
+
+
+def test_empty_and_partial_manifests_do_not_count_for_keep_last() -> None:
+    empty_since = with_copies({ORDERS: True}, {ORDERS: True}, {}, {}, {})
+    assert dropped(empty_since, keep_last=2) == []
+    assert dropped(with_copies({ORDERS: True}, {ORDERS: True}, {ORDERS: True}, {}), keep_last=2) == [1]
+    partial = with_copies({ORDERS: True}, {ORDERS: True}, {ORDERS: False}, {ORDERS: True}, partial={3})
+    assert dropped(partial, keep_last=2) == [1]
+    assert dropped(partial, keep_last=1) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("rule", [{"keep_last": 1}, {"keep_days": 0}], ids=str)
+def test_no_prune_takes_the_last_complete_copy_of_a_topic_unless_it_is_named(rule: dict[str, Any]) -> None:
+    both, orders = {ORDERS: True, PAYMENTS: True}, {ORDERS: True}
+    assert dropped(with_copies(both, both, orders, orders), **rule) == [1, 3]
+    assert dropped(with_copies(both, both, orders, orders), **rule, forget_topics=["payments"]) == [1, 2, 3]
+    assert dropped(with_copies(both, both, orders, orders), **rule, forget_topics=["orders"]) == [1, 3]
+
+
+def test_the_last_complete_copy_outlives_any_number_of_partial_ones() -> None:
+    partial = [{ORDERS: False}] * 5
+    assert dropped(with_copies({ORDERS: True}, *partial, partial=range(2, 7)), keep_days=0) == [2, 3, 4, 5]
+
+
+def test_where_no_copy_is_complete_the_newest_stays() -> None:
+    assert dropped(with_copies({ORDERS: False}, {ORDERS: False}, {}, {}), keep_days=0) == [1, 3]
+
+
+def test_a_topic_that_was_made_again_is_no_copy_of_the_old_one() -> None:
+    assert dropped(with_copies({ORDERS: True}, {ORDERS: True}, {ORDERS_AGAIN: True}), keep_last=1) == [1]
+
+
+def test_everything_means_everything() -> None:
+    assert dropped(with_copies({ORDERS: True}, {}), drops_all=True) == [1, 2]
+
+
+def test_what_was_begun_to_be_dropped_is_no_copy_any_more() -> None:
+    manifests = with_copies({ORDERS: True}, {ORDERS: True}, {})
+    verdicts = decide(manifests, PrunePolicy(keep_days=0), now_ms=NOW_MS, begun=[2])
+
+    assert [each.number for each in verdicts if each.kept_because is None] == [2]
+    assert verdicts[0].kept_because == ("the last complete copy of topic orders (--forget-topic orders lets it go)")
+
+
+def test_a_name_to_forget_that_no_manifest_has_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match="--forget-topic ordrs: no manifest has that topic, so nothing was deleted"):
+        check_forgotten(with_copies({ORDERS: True}), PrunePolicy(keep_last=1, forget_topics=("ordrs",)))
+    with pytest.raises(ConfigError, match="--all deletes every topic"):
+        check_policy(PrunePolicy(drops_all=True, forget_topics=("orders",)))
