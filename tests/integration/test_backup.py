@@ -35,7 +35,7 @@ def backups(node: QuorateNode, tmp_path_factory: pytest.TempPathFactory) -> Back
     done = backups.backup(topics={"include": ["*"], "exclude": ["*-tmp"]}, backup=SMALL_RANGES)
     assert done.status == 0, done
     assert "2 topics, 5 partitions, 6,000 records" in done.output
-    assert "0 gaps, 0 truncations, 0 failures, leaders followed 0 times" in done.output
+    assert "0 gaps, 0 recreated topics, 0 truncations, 0 failures, leaders followed 0 times" in done.output
     return backups
 
 

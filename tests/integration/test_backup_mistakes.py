@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
+from quorate.backup.errors import RequirementFailed
+from quorate.pipeline.spark_driver import SparkDriver
 from tests.backup_commands import Backups, Finished, create_topics, produce, run_quorate
 from tests.peers.child_process import free_port
 from tests.peers.quorate_node import QuorateNode
+from tests.spark_session import InThisProcess, run_in_process
 
 pytest.importorskip("pyspark")
 
@@ -68,24 +71,64 @@ def test_without_java_the_sentence_says_what_to_install(backups: Backups) -> Non
     assert backups.catalog().numbers() == []
 
 
-def test_unknown_topic_is_named_and_the_status_says_so(backups: Backups) -> None:
+def test_unknown_topic_is_named_and_nothing_is_published(backups: Backups) -> None:
     done = backups.backup(topics={"include": ["no-such-topic"]})
-    assert done.status == 1
-    assert "failed: no-such-topic: topic no-such-topic does not exist" in done.output
-    assert "Traceback" not in done.errors
+    _assert_one_sentence(done, "topic no-such-topic does not exist", "no manifest was written")
+    assert backups.catalog().numbers() == []
+
+
+def test_a_pattern_that_matches_no_topic_publishes_nothing_and_no_prune_takes_what_was_there(backups: Backups) -> None:
+    run_in_process(backups, backups.write_config(topics={"include": ["orders"]}), InThisProcess)
+    objects = backups.object_paths()
+
+    for _ in range(3):
+        done = backups.backup(topics={"include": ["ordr*"]})
+        _assert_one_sentence(done, "no topic of the cluster matches source.topics (include: ordr*)", "allow_empty")
+    assert backups.catalog().numbers() == [1]
+
+    # Whoever means it gets manifests without topics. They do not count, and the copy of the topic outlives them all.
+    empty = backups.write_config(topics={"include": ["ordr*"]}, backup={"allow_empty": True})
+    for _ in range(3):
+        run_in_process(backups, empty, InThisProcess)
+    assert backups.catalog().numbers() == [1, 2, 3, 4]
+    prune = ["prune", "--storage", backups.url, "--backup-id", "nightly", "--keep-last", "2"]
+    assert run_quorate(*prune).status == 0
+    assert backups.object_paths() == objects
+    assert 1 in backups.catalog().numbers()
+
+    forgotten = run_quorate(*prune[:-1], "1", "--forget-topic", "orders")
+    assert forgotten.status == 0, forgotten
+    assert (backups.object_paths(), backups.catalog().numbers()) == (objects, [1, 2, 3, 4])
+    forgotten = run_quorate(*prune[:-2], "--keep-days", "0", "--forget-topic", "orders")
+    assert (backups.object_paths(), backups.catalog().numbers()) == ([], [4])
+
+
+def test_second_cluster_under_the_same_backup_id_is_refused_before_anything_is_copied(
+    backups: Backups, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run_in_process(backups, backups.write_config(), InThisProcess)
+    before = sorted(path for path in (backups.folder / "storage").rglob("*") if path.is_file())
+
+    def no_spark() -> SparkDriver:
+        raise AssertionError("something was copied")
+
+    with QuorateNode.start(tmp_path_factory.mktemp("other"), settings={"durability": "os"}) as other:
+        create_topics(other.bootstrap, NewTopic("orders", 1))
+        produce(other.bootstrap, "orders", 10)
+        elsewhere = Backups(backups.folder, other.bootstrap)
+        for mode in ("snapshot", "incremental", "continuous"):
+            with pytest.raises(
+                RequirementFailed, match=r"backup nightly is of cluster \S+ and this is cluster \S+: use"
+            ):
+                run_in_process(elsewhere, elsewhere.write_config(backup={"mode": mode}), no_spark)
+        _assert_one_sentence(elsewhere.backup(), "use another backup_id")
+
+    assert sorted(path for path in (backups.folder / "storage").rglob("*") if path.is_file()) == before
 
 
 def test_verify_of_a_backup_that_does_not_exist(backups: Backups) -> None:
     (backups.folder / "storage").mkdir()
     _assert_one_sentence(backups.verify(), "there is no backup nightly")
-
-
-def test_second_cluster_under_the_same_backup_id_is_refused(backups: Backups, tmp_path: Path) -> None:
-    assert backups.backup(topics={"include": ["none-*"]}).status == 0
-    with QuorateNode.start(tmp_path / "other", node_id=8, settings={"durability": "os"}) as other:
-        stranger = Backups(tmp_path, other.bootstrap)
-        _assert_one_sentence(stranger.backup(topics={"include": ["none-*"]}), "use another backup_id")
-    assert backups.catalog().numbers() == [1]
 
 
 def test_kafka_backup_is_the_same_commands_under_another_name(backups: Backups) -> None:

@@ -63,6 +63,7 @@ class BackupSection(msgspec.Struct, frozen=True, kw_only=True):
     segment_max_bytes: int = 128 * 1024 * 1024
     segment_max_age_ms: int | None = None
     consumer_groups: bool = True
+    allow_empty: bool = False  # A run that selects no topic is an error, unless this says that it is meant.
     rate_limit_bytes_per_second: int | None = None  # Over all tasks.
     range_bytes: int = 128 * 1024 * 1024
     continuous_interval_ms: int = 1_000  # From the end of one round to the start of the next.

@@ -158,13 +158,18 @@ def _check(requirement: Requirement, previous: Manifest | None, run: Run) -> Non
                     f"and is at {found or 'none'} now: another run has committed"
                 )
         case ClusterIs(cluster_id=cluster_id):
-            if previous is not None and previous.cluster_id != cluster_id:
-                raise RequirementFailed(
-                    f"backup {run.backup_id} is of cluster {previous.cluster_id} and this is cluster {cluster_id}: "
-                    "use another backup_id"
-                )
+            require_cluster(previous, cluster_id)
         case PartitionEndsAt():
             _check_partition_end(requirement, previous)
+
+
+def require_cluster(previous: Manifest | None, cluster_id: str) -> None:
+    """Two clusters under one id would follow each other as if they were one."""
+    if previous is not None and previous.cluster_id != cluster_id:
+        raise RequirementFailed(
+            f"backup {previous.backup_id} is of cluster {previous.cluster_id} and this is cluster {cluster_id}: "
+            "use another backup_id"
+        )
 
 
 def _check_partition_end(requirement: PartitionEndsAt, previous: Manifest | None) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from quorate.backup.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from quorate.backup.divergence import divergence_offset
+from quorate.backup.errors import BackupError
 from quorate.backup.manifest import Failure, Gap, GapReason, Manifest, Mode, PartitionEntry
 from quorate.backup.offset_ranges import OffsetRange, estimate_bytes
 from quorate.backup.task_packing import DEFAULT_RANGES_PER_TASK, Task, pack
@@ -45,6 +46,7 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     partition_count: int
     configs: dict[str, str]
     partitions: list[PartitionPlan]
+    is_recreated: bool = False  # The previous manifest has another topic of that name.
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +104,7 @@ def _plan_topic(
     topic: TopicSnapshot, previous: Manifest | None, starts_afresh: bool, settings: PlannerSettings
 ) -> TopicPlan:
     latest = None if previous is None else previous.latest(topic.name)
+    is_recreated = latest is not None and latest.topic_id != topic.topic_id
     if latest is None:
         generation = 1
     elif latest.topic_id == topic.topic_id:
@@ -122,6 +125,20 @@ def _plan_topic(
         partition_count=len(topic.partitions),
         configs=topic.configs,
         partitions=partitions,
+        is_recreated=is_recreated,
+    )
+
+
+def require_topics(plan: Plan, selection: TopicSelection, *, allow_empty: bool) -> None:
+    """A run that selects nothing is a mistake: it would be complete, and take the place of one that holds something."""
+    if plan.topics or allow_empty:
+        return
+    reason = f"no topic of the cluster matches source.topics (include: {', '.join(selection.include)}"
+    reason += f"; exclude: {', '.join(selection.exclude)})" if selection.exclude else ")"
+    if plan.failures:
+        reason = plan.failures[0].message
+    raise BackupError(
+        f"{reason}: nothing was backed up and no manifest was written (backup.allow_empty: true, if that is meant)"
     )
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 _SHOWN_PROBLEMS = 20
 _MAX_PAUSE_S = 60.0
+# All that is there was copied, and records that should have been are gone: see docs/backup.md.
+LOSSES_STATUS = 3
 
 
 def backup(  # noqa: PLR0917 - typer calls it by name
@@ -54,24 +56,29 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     settings = read_backup_config(config)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
     orphan_age_ms = round(orphan_age_hours * _HOUR_MS)
-    with (
-        # A continuous backup has no other end, so a stop is none of a failure.
-        interruptible(
-            "what was committed stays, and the next run goes on from there",
-            status=0 if is_continuous else INTERRUPTED_STATUS,
-        ),
-        ProgressDisplay("backup", is_quiet=output_format is OutputFormat.JSON) as display,
-        contextlib.ExitStack() as stack,
-    ):
-        require_answer(client_config(settings), timeout, display.say)
-        session = _Session(settings, spark_settings(master, remote, conf, file=settings.spark), display, stack)
-        if is_continuous:
-            session.run_continuously(output_format, orphan_age_ms)
-        else:
+    found: list[RunReport] = []  # Rounds that came too late for some records.
+    try:
+        with (
+            # A continuous backup has no other end, so a stop is none of a failure.
+            interruptible(
+                "what was committed stays, and the next run goes on from there",
+                status=0 if is_continuous else INTERRUPTED_STATUS,
+            ),
+            ProgressDisplay("backup", is_quiet=output_format is OutputFormat.JSON) as display,
+            contextlib.ExitStack() as stack,
+        ):
+            require_answer(client_config(settings), timeout, display.say)
+            session = _Session(settings, spark_settings(master, remote, conf, file=settings.spark), display, stack)
+            if is_continuous:
+                session.run_continuously(output_format, orphan_age_ms, found)
             report = session.run_once(orphan_age_ms)
             show_report(report, output_format)
+    except typer.Exit as stop:
+        raise typer.Exit(LOSSES_STATUS if found and stop.exit_code == 0 else stop.exit_code) from None
     if report.failures:
         raise typer.Exit(1)
+    if report.has_losses:
+        raise typer.Exit(LOSSES_STATUS)
 
 
 def read_backup_config(path: Path) -> "BackupConfig":
@@ -132,7 +139,9 @@ class _Session:
             if deleted:
                 self._display.say(f"{counted(len(deleted), 'object')} of unfinished runs deleted")
 
-    def run_continuously(self, output_format: OutputFormat, orphan_age_ms: int) -> NoReturn:
+    def run_continuously(
+        self, output_format: OutputFormat, orphan_age_ms: int, with_losses: "list[RunReport]"
+    ) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
 
@@ -155,6 +164,8 @@ class _Session:
                 pause_s = interval_s
                 if report is not None:
                     show_report(report, output_format)
+                    if report.has_losses and not with_losses:
+                        with_losses.append(report)
                 if rounds == 1:  # What runs before this one left; this one stops in good order, or is not the last.
                     self._collect_orphans(orphan_age_ms)
             time.sleep(pause_s)
@@ -176,10 +187,16 @@ def show_report(report: "RunReport", output_format: OutputFormat) -> None:
             f"gap: {found.topic}-{found.partition} offsets {gap.start_offset} to {gap.end_offset - 1} ({gap.reason}): "
             f"{gap.detail}"
         )
+    for recreated in report.recreated[:_SHOWN_PROBLEMS]:
+        print(
+            f"recreated: {recreated.topic} was deleted and made again (life {recreated.generation}): "
+            "what was written to the old one after its last run is lost"
+        )
     for failure in report.failures[:_SHOWN_PROBLEMS]:
         where = failure.topic or failure.group or "cluster"
         print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
-    hidden = max(0, len(report.gaps) - _SHOWN_PROBLEMS) + max(0, len(report.failures) - _SHOWN_PROBLEMS)
+    problems = (report.gaps, report.recreated, report.failures)
+    hidden = sum(max(0, len(found) - _SHOWN_PROBLEMS) for found in problems)
     if hidden:
         print(f"and {hidden} more: quorate list-backups --backup-id {report.backup_id}")
     rate = report.batch_bytes / max(report.seconds, 0.001) / 1e6
@@ -191,8 +208,8 @@ def show_report(report: "RunReport", output_format: OutputFormat) -> None:
         f"in {report.seconds:.1f} s ({rate:.1f} MB/s)",
     )
     print(
-        f"{counted(len(report.gaps), 'gap')}, {counted(report.truncations, 'truncation')}, "
-        f"{counted(len(report.failures), 'failure')}, "
+        f"{counted(len(report.gaps), 'gap')}, {counted(len(report.recreated), 'recreated topic')}, "
+        f"{counted(report.truncations, 'truncation')}, {counted(len(report.failures), 'failure')}, "
         f"leaders followed {counted(report.leaders_followed, 'time')}",
         flush=True,
     )

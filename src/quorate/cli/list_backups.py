@@ -54,7 +54,19 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
         print(msgspec.json.encode(rows).decode())
     else:
         print_table(
-            ["backup", "time", "manifest", "topics", "partitions", "records", "stored", "held", "state"],
+            [
+                "backup",
+                "time",
+                "manifest",
+                "topics",
+                "partitions",
+                "records",
+                "stored",
+                "gaps",
+                "recreated",
+                "held",
+                "state",
+            ],
             [
                 [
                     row["backup_id"],
@@ -64,6 +76,8 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
                     row.get("partitions", "-"),
                     f"{row['records']:,}" if "records" in row else "-",
                     format_bytes(row["bytes"]) if "bytes" in row else "-",
+                    row.get("gaps") or "-",
+                    len(row.get("recreated", [])) or "-",
                     row.get("held") or "-",
                     row["state"],
                 ]
@@ -114,6 +128,9 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
         for gap in topic["gaps"]:
             where = f"{topic['topic']}-{gap['partition']} offsets {gap['start_offset']} to {gap['end_offset'] - 1}"
             print(f"gap: {where} ({gap['reason']}) {gap['detail']}".rstrip())
+    for name in summary["recreated"]:
+        lives = max(topic["generation"] for topic in topics if topic["topic"] == name)
+        print(f"recreated: {name} is in its life {lives}: what was written to an old one after its last run is lost")
     for failure in manifest.failures:
         where = failure.topic or failure.group or "cluster"
         print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
@@ -149,7 +166,7 @@ def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
-    from quorate.pipeline.run_report import state_of, topic_bytes, topic_records
+    from quorate.pipeline.run_report import losses, state_of, topic_bytes, topic_records
 
     return {
         "backup_id": manifest.backup_id,
@@ -160,6 +177,8 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
         "partitions": sum(len(topic.partitions) for topic in manifest.topics),
         "records": sum(topic_records(topic) for topic in manifest.topics),
         "bytes": sum(topic_bytes(topic) for topic in manifest.topics),
+        "gaps": sum(len(losses(topic)) for topic in manifest.topics),
+        "recreated": sorted({topic.name for topic in manifest.topics if topic.generation > 1}),
         "state": state_of(manifest),
     }
 

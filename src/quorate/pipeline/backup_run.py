@@ -16,9 +16,9 @@ from quorate.backup.config import BackupConfig
 from quorate.backup.errors import CommitConflict
 from quorate.backup.manifest import Failure, GapReason, GroupEntry, Isolation, Manifest, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.manifest_commit import Run, after, commit
+from quorate.backup.manifest_commit import Run, after, commit, require_cluster
 from quorate.backup.merging import MergedRun, RangeResult, merge_results
-from quorate.backup.planner import Plan, PlannerSettings, plan_run
+from quorate.backup.planner import Plan, PlannerSettings, plan_run, require_topics
 from quorate.backup.segment_sink import SegmentSettings
 from quorate.client.config import ClientConfig
 from quorate.client.isolation import IsolationLevel
@@ -64,8 +64,10 @@ class BackupRuns:
         watcher.phase("planning")
         previous, number = self._catalog.head()
         captured = self._capture(None if config.backup.mode is Mode.SNAPSHOT else previous)
+        require_cluster(previous, captured.cluster.cluster_id)
         settings = PlannerSettings(range_bytes=config.backup.range_bytes)
         plan = plan_run(captured.cluster, previous, config.source.topics, config.backup.mode, settings)
+        require_topics(plan, config.source.topics, allow_empty=config.backup.allow_empty)
         watcher.planned(plan)
         reports = self._copy(plan, run_id, watcher)
         watcher.phase("committing")

@@ -16,6 +16,13 @@ class FoundGap(msgspec.Struct, frozen=True, kw_only=True):
     gap: Gap
 
 
+class RecreatedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was deleted and made again: what came into the old one after its last run is in no backup."""
+
+    topic: TopicName
+    generation: int  # Of the new one.
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
     manifest_number: int
@@ -27,11 +34,17 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes: int  # As the brokers sent them.
     stored_bytes: int
     gaps: list[FoundGap]  # Those of this run in which records are missing.
+    recreated: list[RecreatedTopic]  # Found by this run.
     truncations: int
     failures: list[Failure]
     leaders_followed: int
     peak_task_memory_bytes: int
     seconds: float
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether records are, or may be, in no backup: this run came too late for them."""
+        return bool(self.gaps or self.recreated)
 
 
 def run_report(
@@ -49,6 +62,9 @@ def run_report(
         batch_bytes=sum(report.batch_bytes for report in reports),
         stored_bytes=sum(segment.size_bytes for result in results for segment in result.segments),
         gaps=_gaps(plan, reports),
+        recreated=[
+            RecreatedTopic(topic=topic.name, generation=topic.generation) for topic in plan.topics if topic.is_recreated
+        ],
         truncations=sum(
             partition.superseded_from_offset is not None for topic in plan.topics for partition in topic.partitions
         ),
