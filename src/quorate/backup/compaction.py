@@ -38,8 +38,14 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     merged: SegmentEntry
 
 
-def plan_merges(manifest: Manifest, *, min_segment_bytes: int, max_segment_bytes: int) -> list[MergeGroup]:
-    """Groups of segments that are smaller than the minimum; each group is no larger than the maximum."""
+def plan_merges(
+    manifest: Manifest, *, min_segment_bytes: int, max_segment_bytes: int, fan_in: int | None = None
+) -> list[MergeGroup]:
+    """Groups of segments that are smaller than the minimum; each group is no larger than the maximum.
+
+    With ``fan_in`` a group has at least so many, and a large one waits until those after it are together as large. So
+    what is merged again and again is written a few times, not each time anew.
+    """
     return [
         MergeGroup(
             topic=topic.name,
@@ -50,7 +56,8 @@ def plan_merges(manifest: Manifest, *, min_segment_bytes: int, max_segment_bytes
         )
         for topic in manifest.topics
         for partition in topic.partitions
-        for segments in _groups(partition.segments, min_segment_bytes, max_segment_bytes)
+        for group in _groups(partition.segments, min_segment_bytes, max_segment_bytes)
+        if (segments := group if fan_in is None else _worth_merging(group, fan_in))
     ]
 
 
@@ -99,6 +106,17 @@ def _groups(
             group.append(segment)
     if len(group) > 1:
         yield group
+
+
+def _worth_merging(group: list[SegmentEntry], fan_in: int) -> list[SegmentEntry]:
+    """The end of the group in which none is larger than all that come after it; nothing where that is too few."""
+    size_bytes, taken = 0, 0
+    for segment in reversed(group):
+        if taken >= fan_in and segment.size_bytes > size_bytes:
+            break
+        size_bytes += segment.size_bytes
+        taken += 1
+    return group[len(group) - taken :] if taken >= fan_in else []
 
 
 def _follows(before: SegmentEntry, after: SegmentEntry) -> bool:

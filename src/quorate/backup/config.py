@@ -8,6 +8,7 @@ import msgspec
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.maintenance_policy import MaintenancePolicy
 from quorate.backup.manifest import Isolation, Mode, RunSettings
 from quorate.backup.object_names import is_safe_segment
 from quorate.backup.storage_url import StorageLocation, parse_url
@@ -81,6 +82,7 @@ class BackupConfig(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceConfig
     storage: StorageConfig
     backup: BackupSection = BackupSection()
+    maintenance: MaintenancePolicy = MaintenancePolicy()
     spark: SparkConfig = SparkConfig()
 
     @property
@@ -139,6 +141,11 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
         for key in ("segment_max_bytes", "range_bytes")
         if getattr(backup, key) < _SMALLEST_SIZE_BYTES
     ]
+    found += [
+        (f"maintenance.{key}", "must not be below 0")
+        for key in ("keep_minutes", "keep_hourly", "keep_daily")
+        if getattr(config.maintenance, key) < 0
+    ]
     return found + _security_problems(security)
 
 
@@ -151,6 +158,8 @@ def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:
         "backup.rate_limit_bytes_per_second": backup.rate_limit_bytes_per_second,
         "backup.continuous_interval_ms": backup.continuous_interval_ms,
         "backup.deadline_ms": backup.deadline_ms,
+        "maintenance.interval_ms": config.maintenance.interval_ms,
+        "maintenance.compact_below_bytes": config.maintenance.compact_below_bytes,
     }
     return [(key, value) for key, value in numbers.items() if value is not None]
 

@@ -34,6 +34,7 @@ from quorate.backup.object_names import (
     manifest_name,
     manifest_number,
     probe_name,
+    pruned_range,
 )
 from quorate.backup.storage import ObjectInfo, ObjectStorage
 
@@ -75,6 +76,11 @@ class ManifestCatalog:
     def marks(self) -> list[PrunedMark]:
         listed = sorted(self._listed().items())
         return [PrunedMark(number, info.modified_ms) for number, info in listed if _is_mark(info)]
+
+    def pruned_ranges(self) -> list[range]:
+        """Numbers whose marks were put together."""
+        found = (pruned_range(each.name) for each in self._storage.objects(MANIFESTS))
+        return sorted((each for each in found if each), key=lambda each: (each.start, each.stop))
 
     def head(self) -> Head:
         """The newest manifest. None only where the storage answered, and has none: anything else is an error."""

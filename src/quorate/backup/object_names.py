@@ -17,6 +17,7 @@ PRUNED_CONTENT = b'{"pruned": true}\n'
 
 _MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
 _CHECKPOINT = re.compile(r"manifests/(\d{6,})\.checkpoint\.json")
+_PRUNED_RANGE = re.compile(r"manifests/(\d{6,})-(\d{6,})\.pruned")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _RUN_OF_SEGMENT = re.compile(r"topics/.*/\d{20}-([A-Za-z0-9_]+)-[^/]*")
@@ -43,6 +44,17 @@ def checkpoint_number(name: str) -> int | None:
     """None for any object that is not a checkpoint."""
     match = _CHECKPOINT.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def pruned_range_name(numbers: range) -> str:
+    """What stands for the marks of all these numbers, once no run can be about that began before them."""
+    return f"{MANIFESTS}{numbers[0]:06d}-{numbers[-1]:06d}.pruned"
+
+
+def pruned_range(name: str) -> range | None:
+    """None for any object that does not stand for marks."""
+    match = _PRUNED_RANGE.fullmatch(name)
+    return range(int(match[1]), int(match[2]) + 1) if match else None
 
 
 def attempt_name(run_id: str, unique: str) -> str:

@@ -6,7 +6,7 @@ List the objects before reading the manifests: then whatever a run commits in be
 from collections.abc import Iterable, Iterator
 
 from quorate.backup.manifest import Manifest
-from quorate.backup.object_names import checkpoint_name, manifest_number, run_of
+from quorate.backup.object_names import checkpoint_name, manifest_number, pruned_range, run_of
 from quorate.backup.storage import ObjectInfo
 
 
@@ -16,7 +16,11 @@ def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -
     for manifest in manifests:
         named |= manifest.object_names()
         named.add(checkpoint_name(manifest.number))
-    return [each for each in objects if each.name not in named and manifest_number(each.name) is None]
+    return [each for each in objects if each.name not in named and not _is_about_manifests(each.name)]
+
+
+def _is_about_manifests(name: str) -> bool:
+    return manifest_number(name) is not None or pruned_range(name) is not None
 
 
 def old_enough(orphans: Iterable[ObjectInfo], *, now_ms: int, safe_age_ms: int) -> Iterator[ObjectInfo]:

@@ -23,7 +23,7 @@ from quorate.backup.errors import BackupError, ManifestPruned, ObjectExists
 from quorate.backup.holds import Hold, HoldLedger, Pruning
 from quorate.backup.manifest import Manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.object_names import PRUNED_CONTENT, manifest_name
+from quorate.backup.object_names import PRUNED_CONTENT, manifest_name, pruned_range_name
 from quorate.backup.prune_policy import PrunePolicy, Verdict, age_of, check_forgotten, check_policy, decide
 from quorate.backup.restore_ledger import RestoreLedger
 from quorate.backup.storage import ObjectStorage
@@ -45,7 +45,7 @@ class PruneWatcher(Protocol):
 
 class PrunePlan(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Verdict]
-    objects: dict[int, dict[str, int]]  # Of each manifest that is dropped, those that the newest one does not name.
+    objects: dict[int, dict[str, int]]  # Of each manifest that is dropped, those that only it is to delete.
     doomed: dict[str, int]  # What will be deleted, as it looks now.
 
 
@@ -111,17 +111,30 @@ class Pruner:
         )
 
     def forget_marks(self, *, now_ms: int, safe_age_ms: int) -> None:
-        """Delete marks below the oldest manifest, once no run can be about that began before them.
+        """Delete marks below the newest manifest, once no run can be about that began before them.
 
-        The highest number of all stays taken for ever: what comes next is counted from it.
+        One object stands for those in a row between two manifests, so that a manifest that is missing is known to be
+        lost. The highest number of all stays taken for ever: what comes next is counted from it.
         """
         marks, numbers = self._catalog.marks(), self._catalog.numbers()
         undecided = self._holds.decisions()
-        oldest = min(numbers) if numbers else max((mark.number for mark in marks), default=0)
-        for mark in marks:
-            if mark.number >= oldest or mark.number in undecided or now_ms - mark.modified_ms < safe_age_ms:
-                break  # From the lowest on, so that no manifest seems to be lost in between.
-            self._storage.delete(manifest_name(mark.number))
+        newest = max(numbers, default=max((mark.number for mark in marks), default=0))
+        old = {
+            mark.number
+            for mark in marks
+            if mark.number < newest and mark.number not in undecided and now_ms - mark.modified_ms >= safe_age_ms
+        }
+        ranges = self._catalog.pruned_ranges()
+        together = merged_ranges(old, ranges)
+        for each in together:
+            if numbers and each.start > numbers[0] and each not in ranges:
+                with contextlib.suppress(ObjectExists):
+                    self._storage.put_if_absent(pruned_range_name(each), PRUNED_CONTENT)
+        for number in sorted(old):  # From the lowest on, so that no manifest seems to be lost in between.
+            self._storage.delete(manifest_name(number))
+        for each in ranges:
+            if each not in together or not numbers or each.stop <= numbers[0]:
+                self._storage.delete(pruned_range_name(each))
 
     def _plan(self, policy: PrunePolicy, now_ms: int, ignored_restores: Collection[str]) -> PrunePlan:
         ages = [age_of(manifest) for manifest in self._read(self._catalog.numbers())]
@@ -139,10 +152,13 @@ class Pruner:
         dropped = {verdict.number for verdict in verdicts if verdict.kept_because is None}
         kept = sorted({age.number for age in ages} - dropped)
         newest = next((_sizes(manifest) for manifest in self._read(kept[-1:])), {})
-        objects = {
-            manifest.number: {name: size for name, size in _sizes(manifest).items() if name not in newest}
-            for manifest in self._read(sorted(dropped))
-        }
+        # One decision names each object: what follows each other names nearly the same ones.
+        named = {*newest, *(name for number in begun.keys() & dropped for name in begun[number].objects)}
+        objects: dict[int, dict[str, int]] = {}
+        for manifest in self._read(sorted(dropped)):
+            own = {name: size for name, size in _sizes(manifest).items() if name not in named}
+            objects[manifest.number] = own
+            named |= own.keys()
         doomed = {name: size for sizes in objects.values() for name, size in sizes.items()}
         for number, each in begun.items():
             if number not in kept:
@@ -248,6 +264,17 @@ class Pruner:
             while remaining:
                 yield from pool.map(function, remaining[: self._requests_in_flight])
                 del remaining[: self._requests_in_flight]
+
+
+def merged_ranges(numbers: Collection[int], ranges: Iterable[range]) -> list[range]:
+    """The same numbers in as few ranges as there can be."""
+    found: list[range] = []
+    for each in sorted([*ranges, *(range(number, number + 1) for number in numbers)], key=lambda each: each.start):
+        if found and each.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, each.stop))
+        else:
+            found.append(each)
+    return found
 
 
 def _sizes(manifest: Manifest) -> dict[str, int]:

@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from quorate.backup.errors import ConfigError
-from quorate.backup.manifest import Manifest, TopicEntry
+from quorate.backup.manifest import Manifest, Mode, TopicEntry
 from quorate.kernel.ids import TopicId, TopicName
 
 _DAY_MS = 86_400_000
+_HOUR_MS = 3_600_000
 
 #: One life of a topic: what was deleted and made again holds other records.
 TopicLife = tuple[TopicName, TopicId]
@@ -23,6 +24,9 @@ class PrunePolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     keep_last: int | None = None
     keep_days: float | None = None
+    keep_hourly: int | None = None  # One for each of the last so many hours that have any.
+    keep_daily: int | None = None
+    only_rounds: bool = False  # What other runs than rounds of a continuous backup wrote stays.
     drops_all: bool = False  # The newest one, too.
     forget_topics: tuple[str, ...] = ()  # Of these even the last copy may go.
 
@@ -31,6 +35,7 @@ class ManifestAge(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     captured_ms: int
     compacted_from: int | None = None
+    is_round: bool = False  # Of a continuous backup.
     is_complete: bool = True  # The run got all that it was asked for, and that was something.
     copies: dict[TopicLife, bool] = {}  # The topics in it, and whether all of each was captured.
 
@@ -41,17 +46,21 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_policy(policy: PrunePolicy) -> None:
-    has_rule = policy.keep_last is not None or policy.keep_days is not None
+    rules = (policy.keep_last, policy.keep_days, policy.keep_hourly, policy.keep_daily)
+    has_rule = any(rule is not None for rule in rules)
     if policy.drops_all and policy.forget_topics:
         raise ConfigError("--all deletes every topic of the backup: it needs no --forget-topic")
     if policy.drops_all and has_rule:
-        raise ConfigError("--all deletes the whole backup: it cannot stand beside --keep-last or --keep-days")
+        raise ConfigError("--all deletes the whole backup: it cannot stand beside --keep-last or another rule")
     if not policy.drops_all and not has_rule:
-        raise ConfigError("say what to keep: --keep-last, --keep-days or both")
+        raise ConfigError("say what to keep: --keep-last, --keep-days, --keep-hourly, --keep-daily")
     if policy.keep_last is not None and policy.keep_last < 1:
         raise ConfigError(f"--keep-last {policy.keep_last} keeps nothing: the newest manifest always stays")
     if policy.keep_days is not None and not 0 <= policy.keep_days < float("inf"):
         raise ConfigError(f"--keep-days {policy.keep_days} is not a number of days")
+    for name, count in (("hourly", policy.keep_hourly), ("daily", policy.keep_daily)):
+        if count is not None and count < 0:
+            raise ConfigError(f"--keep-{name} {count} is not a number of manifests")
 
 
 def age_of(manifest: Manifest) -> ManifestAge:
@@ -60,6 +69,7 @@ def age_of(manifest: Manifest) -> ManifestAge:
         number=manifest.number,
         captured_ms=manifest.captured_ms,
         compacted_from=manifest.compacted_from,
+        is_round=manifest.settings.mode is Mode.CONTINUOUS,
         is_complete=manifest.is_complete and bool(manifest.topics),
         copies={
             (topic.name, topic.topic_id): topic.name not in failed and _is_whole(topic) for topic in manifest.topics
@@ -113,6 +123,7 @@ def _kept_by_rule(manifests: Sequence[ManifestAge], policy: PrunePolicy, now_ms:
     """
     compacted = {manifest.compacted_from for manifest in manifests}
     own = sorted((each for each in manifests if each.number not in compacted), key=lambda each: -each.number)
+    thinned = _kept_by_period(own, policy)
     kept: dict[int, str] = {}
     complete = 0  # Of those that are newer.
     for place, manifest in enumerate(own):
@@ -123,7 +134,32 @@ def _kept_by_rule(manifests: Sequence[ManifestAge], policy: PrunePolicy, now_ms:
             kept[manifest.number] = what if manifest.is_complete else f"partial or empty, and newer than {what}"
         elif policy.keep_days is not None and now_ms - manifest.captured_ms < policy.keep_days * _DAY_MS:
             kept[manifest.number] = f"not {policy.keep_days:g} days old"
+        elif manifest.number in thinned:
+            kept[manifest.number] = thinned[manifest.number]
+        elif policy.only_rounds and not manifest.is_round:
+            kept[manifest.number] = "not of a continuous backup"
         complete += manifest.is_complete
+    return kept
+
+
+def _kept_by_period(newest_first: Sequence[ManifestAge], policy: PrunePolicy) -> dict[int, str]:
+    """Of each of the last hours and days that have any complete manifest the newest compaction, which names the fewest
+    objects, or else the newest.
+    """
+    kept: dict[int, str] = {}
+    for count, length_ms, name in (
+        (policy.keep_daily, _DAY_MS, "day"),
+        (policy.keep_hourly, _HOUR_MS, "hour"),
+    ):
+        periods: dict[int, ManifestAge] = {}
+        for manifest in newest_first:
+            period = manifest.captured_ms // length_ms
+            best = periods.get(period)
+            is_better = best is None or (best.compacted_from is None and manifest.compacted_from is not None)
+            if manifest.is_complete and is_better:
+                periods[period] = manifest
+        for period in sorted(periods, reverse=True)[: count or 0]:
+            kept[periods[period].number] = f"the one of its {name}"
     return kept
 
 

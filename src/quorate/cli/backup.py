@@ -26,6 +26,7 @@ from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
+    from quorate.backup.maintenance import Maintenance
     from quorate.backup.storage import ObjectStorage
     from quorate.pipeline.run_report import RunReport
     from quorate.pipeline.spark_settings import SparkSettings
@@ -116,6 +117,7 @@ class _Session:
                 started.append(stack.enter_context(opened))
             return started[0]
 
+        self._start_spark = start_spark
         self._runs = BackupRuns(config, client_config(config), self._catalog, start_spark)
 
     def run_once(self, orphan_age_ms: int) -> "RunReport":
@@ -144,8 +146,10 @@ class _Session:
     ) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
+        from quorate.pipeline.continuous_maintenance import open_maintenance
 
         self._check_storage()
+        maintenance = open_maintenance(self._config, self._catalog, self._start_spark, self._display.say)
         interval_s = self._config.backup.continuous_interval_ms / 1000
         pause_s, rounds = interval_s, 0
         while True:
@@ -168,7 +172,21 @@ class _Session:
                         with_losses.append(report)
                 if rounds == 1:  # What runs before this one left; this one stops in good order, or is not the last.
                     self._collect_orphans(orphan_age_ms)
+                self._maintain(maintenance)
             time.sleep(pause_s)
+
+    def _maintain(self, maintenance: "Maintenance") -> None:
+        from quorate.pipeline.cluster_capture import now_ms
+        from quorate.pipeline.continuous_maintenance import QuietWatcher
+
+        done = maintenance.run_if_due(QuietWatcher(), now_ms=now_ms())
+        if done is not None:
+            self._display.say(
+                f"maintenance: {done.merged} small objects merged, {done.pruned} manifests and "
+                f"{done.deleted} objects deleted"
+            )
+            if done.problem is not None:
+                self._display.say(f"maintenance was stopped and will be tried again: {done.problem}")
 
     def _check_storage(self) -> None:
         """Before anything is copied: a wrong bucket or a missing permission must not show up at the end."""

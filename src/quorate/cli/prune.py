@@ -26,6 +26,12 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     backup_id: Annotated[str | None, typer.Option(help="Only this backup; all of the storage unless given.")] = None,
     keep_last: Annotated[int | None, typer.Option(help="Keep so many of the newest manifests.")] = None,
     keep_days: Annotated[float | None, typer.Option(help="Keep manifests captured in the last so many days.")] = None,
+    keep_hourly: Annotated[
+        int | None, typer.Option(help="Keep one manifest of each of the last so many hours that have any.")
+    ] = None,
+    keep_daily: Annotated[
+        int | None, typer.Option(help="Keep one manifest of each of the last so many days that have any.")
+    ] = None,
     delete_all: Annotated[
         bool, typer.Option("--all", help="Delete the whole backup, its newest manifest too; needs --backup-id.")
     ] = False,
@@ -45,17 +51,18 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Delete old manifests and the objects that only they name. What a kept manifest names stays."""
-    from quorate.backup.prune_policy import PrunePolicy, check_policy
+    from quorate.backup.prune_policy import PrunePolicy
     from quorate.backup.storage_url import StorageLocation
 
     policy = PrunePolicy(
-        keep_last=keep_last, keep_days=keep_days, drops_all=delete_all, forget_topics=tuple(forget_topic or ())
+        keep_last=keep_last,
+        keep_days=keep_days,
+        keep_hourly=keep_hourly,
+        keep_daily=keep_daily,
+        drops_all=delete_all,
+        forget_topics=tuple(forget_topic or ()),
     )
-    check_policy(policy)
-    if forget_topic and backup_id is None:
-        raise QuorateError("--forget-topic is about the topics of one backup: name it with --backup-id")
-    if delete_all and backup_id is None:
-        raise QuorateError("--all deletes one whole backup: name it with --backup-id")
+    _check_names(policy, backup_id)
     root = StorageLocation(storage, endpoint)
     reports: list[PruneReport] = []
     failures: list[str] = []
@@ -72,10 +79,24 @@ def prune(  # noqa: PLR0917 - typer calls it by name
                     raise
                 failures.append(str(error))
     _show(reports, output_format)
+    _fail_with(failures)
+
+
+def _fail_with(failures: list[str]) -> None:
     for failure in failures:
         print(f"quorate: {failure}", file=sys.stderr)
     if failures:
         raise typer.Exit(1)
+
+
+def _check_names(policy: "PrunePolicy", backup_id: str | None) -> None:
+    from quorate.backup.prune_policy import check_policy
+
+    check_policy(policy)
+    if policy.forget_topics and backup_id is None:
+        raise QuorateError("--forget-topic is about the topics of one backup: name it with --backup-id")
+    if policy.drops_all and backup_id is None:
+        raise QuorateError("--all deletes one whole backup: name it with --backup-id")
 
 
 class _Display(ProgressDisplay):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.backup.errors import BackupError, ManifestPruned
+from quorate.backup.errors import BackupError, ManifestMissing, ManifestPruned
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import manifest_name
@@ -26,7 +26,8 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
     numbers = catalog.numbers()
     if not numbers:
         return None
-    wanted = numbers[-1:] if newest_only else range(numbers[0], numbers[-1] + 1)
+    gone = {number for each in catalog.pruned_ranges() for number in each} - set(numbers)
+    wanted = numbers[-1:] if newest_only else [each for each in range(numbers[0], numbers[-1] + 1) if each not in gone]
     segments: dict[str, SegmentEntry] = {}
     damages: list[Damage] = []
     pruned = 0
@@ -35,6 +36,12 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
             manifest = catalog.read(number)
         except ManifestPruned:
             pruned += 1
+            continue
+        except ManifestMissing as error:
+            if any(number in each for each in catalog.pruned_ranges()):
+                pruned += 1  # Its mark was put together with others meanwhile.
+                continue
+            damages.append(Damage(name=manifest_name(number), message=str(error)))
             continue
         except BackupError as error:
             damages.append(Damage(name=manifest_name(number), message=str(error)))

@@ -50,12 +50,16 @@ class CompactRun:
         self._catalog = catalog
         self._spark = spark
 
-    def run(self, watcher: CompactWatcher, *, min_segment_bytes: int, max_segment_bytes: int) -> CompactReport:
+    def run(
+        self, watcher: CompactWatcher, *, min_segment_bytes: int, max_segment_bytes: int, fan_in: int | None = None
+    ) -> CompactReport:
         started = time.monotonic()
         run_id = uuid.uuid4().hex
         watcher.phase("planning")
         manifest = self._newest()
-        groups = plan_merges(manifest, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes)
+        groups = plan_merges(
+            manifest, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes, fan_in=fan_in
+        )
         answers = self._merge(groups, manifest, run_id, watcher)
         merges = [Merge(group=each.group, merged=each.merged) for each in answers if each.merged is not None]
         watcher.phase("committing")

@@ -169,3 +169,15 @@ def test_code_in_yaml_is_not_run() -> None:
 def test_the_storage_url_is_checked_at_once() -> None:
     with pytest.raises(StorageError, match="names no bucket"):
         parse(SMALLEST.replace("file:///var/backups", "s3://"))
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("{interval_ms: 0}", "maintenance.interval_ms must be above 0"),
+        ("{keep_hourly: -1}", "maintenance.keep_hourly must not be below 0"),
+        ("{keep_houry: 1}", "unknown key 'maintenance.keep_houry'; did you mean 'keep_hourly'?"),
+    ],
+)
+def test_mistakes_in_the_maintenance_are_named(section: str, expected: str) -> None:
+    assert expected in complaint(f"{SMALLEST}maintenance: {section}\n")

@@ -11,6 +11,7 @@ from quorate.backup.prune_policy import ManifestAge, PrunePolicy, TopicLife, che
 from quorate.kernel.ids import TopicId, TopicName
 
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 NOW_MS = 100 * DAY_MS
 
 
@@ -40,6 +41,9 @@ def dropped(manifests: list[ManifestAge], **options: Any) -> list[int]:
     policy = PrunePolicy(
         keep_last=None if "keep_last" not in options else int(options["keep_last"]),
         keep_days=options.get("keep_days"),
+        keep_hourly=options.get("keep_hourly"),
+        keep_daily=options.get("keep_daily"),
+        only_rounds=bool(options.get("only_rounds")),
         drops_all=bool(options.get("drops_all")),
         forget_topics=tuple(options.get("forget_topics", ())),
     )
@@ -136,3 +140,33 @@ def test_a_name_to_forget_that_no_manifest_has_is_a_mistake() -> None:
         check_forgotten(with_copies({ORDERS: True}), PrunePolicy(keep_last=1, forget_topics=("ordrs",)))
     with pytest.raises(ConfigError, match="--all deletes every topic"):
         check_policy(PrunePolicy(drops_all=True, forget_topics=("orders",)))
+
+
+def test_one_of_each_hour_and_day_that_has_any_stays() -> None:
+    hours = [NOW_MS + round(each * HOUR_MS) for each in (0, 0.5, 0.9, 1.2, 1.4, 30, 30.5, 31)]
+    manifests = [ManifestAge(number=number, captured_ms=each) for number, each in enumerate(hours, start=1)]
+
+    assert dropped(manifests, keep_hourly=3) == [1, 2, 3, 4, 6]
+    assert dropped(manifests, keep_daily=2) == [1, 2, 3, 4, 6, 7]
+    assert dropped(manifests, keep_daily=0) == [1, 2, 3, 4, 5, 6, 7]
+    assert dropped(manifests, keep_hourly=1, keep_daily=9) == [1, 2, 3, 4, 6, 7]
+
+
+def test_of_an_hour_the_newest_compaction_stays_and_no_partial_manifest() -> None:
+    manifests = [
+        ManifestAge(number=1, captured_ms=NOW_MS),
+        ManifestAge(number=2, captured_ms=NOW_MS, compacted_from=1),
+        ManifestAge(number=3, captured_ms=NOW_MS + 1),
+        ManifestAge(number=4, captured_ms=NOW_MS + 2, is_complete=False),
+        ManifestAge(number=5, captured_ms=NOW_MS + HOUR_MS),
+        ManifestAge(number=6, captured_ms=NOW_MS + HOUR_MS + 1, is_complete=False),
+        ManifestAge(number=7, captured_ms=NOW_MS + 9 * HOUR_MS),
+    ]
+
+    assert dropped(manifests, keep_hourly=5) == [1, 3, 4, 6]
+
+
+def test_maintenance_takes_only_what_rounds_of_a_continuous_backup_wrote() -> None:
+    manifests = [ManifestAge(number=number, captured_ms=NOW_MS, is_round=number % 2 == 0) for number in range(1, 6)]
+
+    assert dropped(manifests, keep_days=-0.0, only_rounds=True) == [2, 4]
