@@ -68,13 +68,18 @@ def test_dry_run_counts_and_changes_nothing(restores: Restores, client: KafkaCli
     before = set(client.cluster.metadata().topics)
 
     done = restores.restore(
-        "--dry-run", topics={"include": ["orders"]}, topic_mapping={"orders": "orders-dry"}, preserve_offsets=True
+        "--dry-run",
+        topics={"include": ["orders"]},
+        topic_mapping={"orders": "orders-dry"},
+        preserve_offsets=True,
+        topic_configs={"retention.bytes": "10"},
     )
 
     assert done.status == 0, done
     assert "orders as orders-dry: 3 partitions, 5,000 records" in done.output
     assert "dry run, nothing was written" in done.output
     assert "5,000 records at their original offsets" in done.output
+    assert "warning: topic orders-dry keeps 10 bytes of a partition (retention.bytes), and more are" in done.output
     assert set(client.cluster.metadata().topics) == before
 
 

@@ -112,6 +112,8 @@ def _show(report: "RestoreReport", output_format: OutputFormat, *, is_dry: bool)
             f"{counted(topic.record_count, 'record')}, "
             f"{format_bytes(topic.batch_bytes)}{notes}"
         )
+    for warning in report.warnings:
+        print(f"warning: {warning}")
     where = " at their original offsets" if report.preserve_offsets else ""
     summary = (
         f"manifest {report.manifest_number} of backup {report.backup_id}: {counted(len(report.topics), 'topic')}, "

@@ -17,6 +17,7 @@ from quorate.backup.restore_batches import RecordRules
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_ledger import RestoreDone, RestoreLedger, restores_location, settings_digest
 from quorate.backup.restore_plan import RestorePlan, TargetTopic, spans_by_target
+from quorate.backup.restore_retention import retention_warnings
 from quorate.backup.storage import open_storage
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
@@ -48,6 +49,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[str]
     seconds: float
     finished_ms: int | None = None  # When an earlier run had finished it; this one had nothing to do.
+    warnings: list[str] = []  # What the target will delete of it.
 
 
 class OpenRestore(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +88,20 @@ class RestoreRun:
             opened = None if latest is None else self._unfinished(latest, target)
             if is_dry:
                 plan = opened.plan if opened else self._preparation.plan(target, watcher)[0]
-                return _report(plan, opened, [], [], time.monotonic() - started, is_dry=True)
+                report = _report(plan, opened, [], [], time.monotonic() - started, is_dry=True)
+                return msgspec.structs.replace(report, warnings=self._warnings(plan, target))
             if opened is None:
                 opened = self._begin(self._ledger.id_after(latest, digest), client, target, watcher)
             written = self._write_the_rest(opened, target, watcher)
             watcher.phase("committing")
+            warnings = self._warnings(opened.plan, target)
             groups = self._finish(opened, client, target)
-            return _report(opened.plan, opened, written, groups, time.monotonic() - started)
+            report = _report(opened.plan, opened, written, groups, time.monotonic() - started)
+            return msgspec.structs.replace(report, warnings=warnings)
+
+    def _warnings(self, plan: RestorePlan, target: RestoreTarget) -> list[str]:
+        manifest = self._catalog.read(plan.manifest_number)
+        return retention_warnings(plan, manifest, target.default_configs(), now_ms=now_ms())
 
     def _finished(self, restore_id: str, target: RestoreTarget) -> RestoreReport | None:
         """What is to be said of a restore that is done, where its topics are still the ones that it made."""

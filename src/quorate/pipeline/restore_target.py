@@ -8,6 +8,7 @@ import msgspec
 from quorate.backup.restore_checks import ExistingTopic, existing_topic_refusal
 from quorate.backup.restore_config import RestoreConfig, RestoreSection
 from quorate.backup.restore_plan import RestorePlan, TargetTopic
+from quorate.backup.restore_retention import broker_defaults
 from quorate.backup.restore_topic_configs import change_when_restored, configs_while_restoring
 from quorate.backup.restore_topics import SelectedTopic
 from quorate.client.config import ClientConfig, parse_client_config
@@ -111,6 +112,12 @@ class RestoreTarget:
                 self._require_state(topic.name, plan.producer_id)
             self._client.configs.alter_topic(topic.name, values=configs)
         return topic_ids
+
+    def default_configs(self) -> dict[str, str]:
+        """What holds for a restored topic where its configs say nothing. Its own from before are gone then."""
+        brokers = [ConfigResource(ResourceType.BROKER, str(each)) for each in self._client.cluster.metadata().brokers]
+        described = self._client.configs.describe(brokers[:1])
+        return broker_defaults({key: entry.value for entries in described.values() for key, entry in entries.items()})
 
     def finish(self, topic: TargetTopic, plan: RestorePlan) -> None:
         """The log's start and the configs as they were at the source, now that the data is in."""
