@@ -20,7 +20,7 @@ from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.storage.os_disk import OsDisk
 from quorate.storage.pooled_disk import PooledDisk
-from quorate.transport.connection import ConnectionLimits
+from quorate.transport.connection import ConnectionLimits, RequestDeadline
 from quorate.transport.reserved_address import ReservedAddress, listen_error
 from quorate.transport.server import ListenerConfig, Server
 
@@ -118,6 +118,8 @@ async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
                 max_frame_bytes=node.int_config("socket.request.max.bytes"),
                 send_buffer_bytes=node.int_config("socket.send.buffer.bytes"),
             ),
+            deadline=RequestDeadline(timeout_ms=node.int_config("socket.request.timeout.ms")),
+            queued_bytes=node.int_config("queued.max.request.bytes"),
         ),
         lambda connection: Dispatcher(node, connection),
         on_crowded=_nothing if descriptors is None else partial(descriptors.ran_out, "connection"),

@@ -293,6 +293,17 @@ _OWN = (
         documentation="How long the state of an idle idempotent producer is kept.",
     ),
     ConfigDefinition(
+        name="queued.max.request.bytes",
+        type=ConfigType.LONG,
+        default=str(32 * 2**20),
+        check=at_least(-1),
+        read_only=True,
+        documentation=(
+            "What connections may hold together of requests that came in part or have to wait; then reading stops, but "
+            "for one request. -1 is no limit."
+        ),
+    ),
+    ConfigDefinition(
         name="quota.window.num",
         type=ConfigType.INT,
         default="11",
@@ -331,6 +342,17 @@ _OWN = (
         check=at_least(1024),
         read_only=True,
         documentation="The largest request that is accepted.",
+    ),
+    ConfigDefinition(
+        name="socket.request.timeout.ms",
+        type=ConfigType.INT,
+        default="30000",
+        check=at_least(1),
+        read_only=True,
+        documentation=(
+            "How long a request may take from its first byte to its last, and a second more for each 16 KiB that have "
+            "come; a tenth while others wait for memory. Then its connection ends."
+        ),
     ),
     ConfigDefinition(
         name="socket.send.buffer.bytes",

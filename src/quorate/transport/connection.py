@@ -6,6 +6,7 @@ or has too many requests under way: that is the back-pressure. It also stops whi
 """
 
 import asyncio
+import os
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 
 from quorate.transport.outbox import Outbox, Reply, ReplyPart
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
+from quorate.transport.receive_memory import ReceiveMemory
 from quorate.transport.socket_room import SocketRoom
 
 
@@ -35,6 +37,20 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     send_buffer_bytes: int = 262_144
 
 
+class RequestDeadline(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a request may take from its first byte to its last: a time, and more for what has come of it."""
+
+    timeout_ms: int = 30_000
+    #: Who is slower than this on average has no better excuse than one that sends nothing.
+    min_bytes_per_second: int = 16 * 1024
+    #: How much less time there is while others wait for memory.
+    hurry: int = 10
+
+    def has_passed(self, elapsed_s: float, received_bytes: int, *, hurried: bool) -> bool:
+        allowed_s = self.timeout_ms / 1000 + received_bytes / self.min_bytes_per_second
+        return elapsed_s > (allowed_s / self.hurry if hurried else allowed_s)
+
+
 class ConnectionObserver(Protocol):
     """The server that a connection belongs to."""
 
@@ -42,13 +58,21 @@ class ConnectionObserver(Protocol):
 
     def connection_closed(self, connection: "ServerConnection", reason: str | None) -> None: ...
 
+    def request_begun(self) -> None:
+        """A request has come in part: the rest of it has to come in time."""
+        ...
+
 
 class ServerConnection(asyncio.BufferedProtocol):
-    def __init__(self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float]) -> None:
+    def __init__(
+        self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float], memory: ReceiveMemory
+    ) -> None:
         self._observer = observer
         self._limits = limits
         self._now = now
-        self._incoming = ReceiveBuffer(limits.max_frame_bytes)
+        self._incoming = ReceiveBuffer(limits.max_frame_bytes, memory, self._update_reading)
+        #: When the first byte of a request came of which others are still to come, less what it was not read for.
+        self._begun_at: float | None = None
         #: Replies that wait for an earlier one, or for themselves to be done.
         self._pending: deque[Future[Reply | None]] = deque()
         self._ready: list[ReplyPart] = []
@@ -73,6 +97,17 @@ class ServerConnection(asyncio.BufferedProtocol):
             return self._fileno
         return None
 
+    @property
+    def missing_bytes(self) -> int:
+        """How much is still to come of a request that has come in part."""
+        return self._incoming.missing_bytes
+
+    def is_overdue(self, deadline: RequestDeadline, *, hurried: bool) -> bool:
+        """Whether a request that was begun takes too long to come. While it is not read, that is not its fault."""
+        if self._begun_at is None or self._reading_paused:
+            return False
+        return deadline.has_passed(self._now() - self._begun_at, self._incoming.pending_bytes, hurried=hurried)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are of no common class.
         self._loop = asyncio.get_running_loop()
@@ -93,10 +128,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._pending.clear()
         self._outbox.close()
         self._stop_muting()
+        self._ending = True
+        self._incoming.close()
         self._observer.connection_closed(self, self._close_reason or (str(exc) if exc else None))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
-        return self._incoming.writable()
+        try:
+            return self._incoming.writable()
+        except OSError as error:
+            self.abort(f"no memory for a request: {os.strerror(error.errno or 0)}")
+            return memoryview(bytearray(1))
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._now()
@@ -123,6 +164,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._ending = True
         self._close_reason = reason
         self._stop_muting()
+        if not self._in_read_event:
+            self._incoming.close()
         self._update_reading()
         self._flush()
 
@@ -141,11 +184,13 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _serve_frames(self) -> None:
         self._in_read_event = True
+        has_served = False
         try:
             while not self._has_to_wait():
                 frame = self._incoming.next_frame()
                 if frame is None:
                     break
+                has_served = True
                 self._serve(frame)
         except FrameTooLarge as error:
             self.end(str(error))
@@ -153,8 +198,20 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.end(str(error))
         finally:
             self._in_read_event = False
+        if self._ending:
+            self._incoming.close()
+        else:
+            self._incoming.settle()
+            self._note_begun(has_served=has_served)
         self._flush()
         self._update_reading()
+
+    def _note_begun(self, *, has_served: bool) -> None:
+        if not self._incoming.missing_bytes:
+            self._begun_at = None
+        elif has_served or self._begun_at is None:
+            self._begun_at = self.last_active
+            self._observer.request_begun()
 
     def _serve(self, frame: memoryview) -> None:
         reply = self._handle(frame)
@@ -222,8 +279,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         )
 
     def _update_reading(self) -> None:
-        # Reading stops when there is something to leave unread: a peer that waits for its reply sends nothing.
-        pause = self._ending or (not self._incoming.is_empty and self._has_to_wait())
+        pause = self._may_not_read()
         if pause == self._reading_paused or self._transport.is_closing():
             return
         self._reading_paused = pause
@@ -231,4 +287,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._paused_at = self._now()
             self._transport.pause_reading()
         else:
+            if self._begun_at is not None:
+                self._begun_at += self._now() - self._paused_at
             self._transport.resume_reading()
+
+    def _may_not_read(self) -> bool:
+        # Reading stops when there is something to leave unread: a peer that waits for its reply sends nothing.
+        if self._ending or self._incoming.is_empty:
+            return self._ending
+        if self._has_to_wait():
+            self._incoming.stop_waiting()
+            return True
+        return not self._incoming.may_read()

@@ -80,6 +80,7 @@ class PeerStream(asyncio.BufferedProtocol):
             while self._close_reason is None and (frame := self._incoming.next_frame()) is not None:
                 self._unread_bytes -= 4 + len(frame)
                 self._owner.frame_received(*split_kind(frame))
+            self._incoming.settle()
             if self._new_limit is not None:
                 self._change_limit()
         except (FrameTooLarge, PeerProtocolError) as error:

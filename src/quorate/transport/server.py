@@ -7,12 +7,17 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from quorate.transport.connection import ConnectionLimits, FrameHandler, ServerConnection
+from quorate.transport.connection import ConnectionLimits, FrameHandler, RequestDeadline, ServerConnection
 from quorate.transport.departed import departed
+from quorate.transport.receive_memory import NO_LIMIT, ReceiveMemory
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+#: How often requests that came in part are looked at, while there are any.
+_LOOK_INTERVAL_S = 1.0
+#: After so many looks that found nobody getting on for want of memory, connections are ended until somebody does.
+_STUCK_LOOKS = 3
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +29,9 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     #: How long a connection may be left unread until it is looked whether its peer is still there.
     departed_check_ms: int = 5_000
     limits: ConnectionLimits = ConnectionLimits()
+    deadline: RequestDeadline = RequestDeadline()
+    #: Of requests that came in part or have to wait, over all connections.
+    queued_bytes: int = NO_LIMIT
 
 
 class Server:
@@ -43,6 +51,12 @@ class Server:
         self._on_crowded = on_crowded
         self._servers: list[asyncio.Server] = []
         self._connections: set[ServerConnection] = set()
+        self._memory = ReceiveMemory(config.queued_bytes)
+        #: How many requests had come whole at the last look.
+        self._completed = 0
+        #: At how many looks in a row nobody had got on, though some had to wait for memory.
+        self._stuck_looks = 0
+        self._look: asyncio.TimerHandle | None = None
         self._stopped = False
         self._all_closed: asyncio.Future[None] | None = None
         self._idle_sweep: asyncio.TimerHandle | None = None
@@ -62,7 +76,7 @@ class Server:
         self._schedule_departed_sweep()
 
     def _connection(self) -> ServerConnection:
-        return ServerConnection(self, self._config.limits, self._loop.time)
+        return ServerConnection(self, self._config.limits, self._loop.time, self._memory)
 
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing new, let requests under way be answered, and cut off what is left after the grace period."""
@@ -71,6 +85,8 @@ class Server:
             self._idle_sweep.cancel()
         if self._departed_sweep is not None:
             self._departed_sweep.cancel()
+        if self._look is not None:
+            self._look.cancel()
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
@@ -98,6 +114,30 @@ class Server:
             logger.debug("connection closed peer=%s reason=%s", connection.peer_host, reason)
         if self._all_closed is not None and not self._connections and not self._all_closed.done():
             self._all_closed.set_result(None)
+
+    def request_begun(self) -> None:
+        if self._look is None and not self._stopped:
+            self._look = self._loop.call_later(_LOOK_INTERVAL_S, self._look_at_requests)
+
+    def _look_at_requests(self) -> None:
+        """End connections whose requests do not come on; the sooner where others wait for the memory."""
+        self._look = None
+        memory, deadline = self._memory, self._config.deadline
+        hurried = memory.has_waiting
+        begun = [connection for connection in self._connections if connection.missing_bytes]
+        for connection in begun:
+            if connection.is_overdue(deadline, hurried=hurried):
+                connection.abort("a request did not come in time")
+        self._stuck_looks = self._stuck_looks + 1 if hurried and memory.completed == self._completed else 0
+        if self._stuck_looks >= _STUCK_LOOKS:
+            # Those with the most to come are the ones that the memory is least enough for.
+            begun.sort(key=lambda connection: connection.missing_bytes)
+            for connection in begun[len(begun) // 2 :]:
+                connection.abort("no memory for the rest of a request")
+        self._completed = memory.completed
+        memory.shrink()
+        if begun or memory.has_spare:
+            self.request_begun()
 
     def _schedule_idle_sweep(self) -> None:
         self._idle_sweep = self._loop.call_later(self._config.idle_timeout_ms / 4000, self._close_idle)

@@ -7,8 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.transport.connection import CloseConnection, ConnectionLimits, FrameHandler, ServerConnection
+from quorate.transport.connection import (
+    CloseConnection,
+    ConnectionLimits,
+    FrameHandler,
+    RequestDeadline,
+    ServerConnection,
+)
 from quorate.transport.outbox import Reply
+from quorate.transport.receive_memory import ReceiveMemory
 
 
 class FakeTransport:
@@ -48,12 +55,20 @@ class FakeTransport:
 class Peer:
     """A client's end: sends frames, and decides when each is answered."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ConnectionLimits | None = None,
+        memory: ReceiveMemory | None = None,
+    ) -> None:
         self._loop = loop
         self.transport = FakeTransport()
         self.pending: dict[bytes, asyncio.Future[Reply | None]] = {}
         self.served: list[bytes] = []
-        self.connection = ServerConnection(self, limits or ConnectionLimits(max_frame_bytes=100), lambda: 0.0)
+        limits = limits or ConnectionLimits(max_frame_bytes=100)
+        self.now_s = 0.0
+        self.begun = 0
+        self.connection = ServerConnection(self, limits, lambda: self.now_s, memory or ReceiveMemory())
         self.connection.connection_made(cast(Any, self.transport))
 
     def connection_opened(self, connection: ServerConnection) -> FrameHandler:
@@ -62,8 +77,13 @@ class Peer:
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
         pass
 
+    def request_begun(self) -> None:
+        self.begun += 1
+
     def send(self, *payloads: bytes) -> None:
-        data = b"".join(pack(">i", len(payload)) + payload for payload in payloads)
+        self.send_bytes(b"".join(pack(">i", len(payload)) + payload for payload in payloads))
+
+    def send_bytes(self, data: bytes) -> None:
         room = self.connection.get_buffer(-1)
         room[: len(data)] = data
         self.connection.buffer_updated(len(data))
@@ -227,5 +247,78 @@ def test_stopping_answers_what_is_under_way_and_takes_nothing_new() -> None:
         await turn()
         assert peer.transport.writes == [b"first"]
         assert peer.transport.closed
+
+    run(scenario)
+
+
+DEADLINE = RequestDeadline(timeout_ms=10_000, min_bytes_per_second=10, hurry=10)
+
+
+def test_a_request_has_to_come_whole_in_time_which_counts_from_its_first_byte() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.now_s = 1000.0
+        assert not peer.connection.is_overdue(DEADLINE, hurried=False)
+        peer.send_bytes(pack(">i", 50) + bytes(16))
+        assert peer.begun == 1
+        peer.now_s += 11
+        peer.send_bytes(b"0")  # One more byte does not start the time anew.
+        assert not peer.connection.is_overdue(DEADLINE, hurried=False)  # 21 bytes have come, which is 2.1 s more.
+        assert peer.connection.is_overdue(DEADLINE, hurried=True)
+        peer.now_s += 2
+        assert peer.connection.is_overdue(DEADLINE, hurried=False)
+        peer.send_bytes(bytes(33))
+        assert len(peer.served) == 1
+        assert not peer.connection.is_overdue(DEADLINE, hurried=True)
+
+    run(scenario)
+
+
+def test_the_next_request_that_comes_in_part_has_its_own_time() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send_bytes(b"\0")
+        peer.now_s = 9.0
+        peer.send_bytes(b"\0\0\1a" + b"\0\0")
+        peer.now_s = 18.0
+        assert not peer.connection.is_overdue(DEADLINE, hurried=False)
+        peer.now_s = 20.0
+        assert peer.connection.is_overdue(DEADLINE, hurried=False)
+
+    run(scenario)
+
+
+def test_the_time_in_which_a_request_is_not_read_does_not_count() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send_bytes(pack(">i", 50) + b"1")
+        peer.connection.pause_writing()
+        peer.send_bytes(b"2")
+        assert not peer.transport.reading
+        peer.now_s = 1000.0
+        assert not peer.connection.is_overdue(DEADLINE, hurried=True)
+        peer.connection.resume_writing()
+        assert peer.transport.reading
+        assert not peer.connection.is_overdue(DEADLINE, hurried=False)
+        peer.now_s += 11.0
+        assert peer.connection.is_overdue(DEADLINE, hurried=False)
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_gives_its_memory_back() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        memory = ReceiveMemory()
+        peers = [Peer(loop, memory=memory) for _ in range(3)]
+        for peer in peers:
+            peer.send(b"later-1")
+            peer.send_bytes(pack(">i", 50) + b"1")
+        held_bytes = memory.held_bytes
+        assert held_bytes > 0
+        peers[0].connection.end("the node stops")
+        assert memory.held_bytes < held_bytes
+        for peer in peers:
+            peer.connection.connection_lost(None)
+        assert memory.held_bytes == 0
 
     run(scenario)
