@@ -76,9 +76,9 @@ def bombs(topic: str) -> list[bytes]:
     return [_produce(topic, _batch(_zeros(size, codec), 1, codec)) for size, codec in sizes]
 
 
-def announced_frame_start() -> bytes:
-    """A frame of 100 MB of which one byte comes."""
-    return struct.pack(">i", 100_000_000) + b"\0"
+def announced_frame_start() -> tuple[bytes, ...]:
+    """A frame of 100 MB of which one byte comes, in a read of its own: only then is there room made for the frame."""
+    return struct.pack(">i", 100_000_000), b"\0"
 
 
 def reassignment(topic: str, assignments: Sequence[Sequence[int]]) -> bytes:

@@ -135,9 +135,11 @@ class _Attacked:
 
     def announce(self) -> str:
         connections = [socket.create_connection(self._address, 10) for _ in range(_ANNOUNCING)]
-        for connection in connections:
-            connection.sendall(attacks.announced_frame_start())
-        time.sleep(2)
+        for piece in attacks.announced_frame_start():
+            for connection in connections:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.sendall(piece)
+            time.sleep(1)
         for connection in connections:
             connection.close()
         return f"{_ANNOUNCING} connections"
