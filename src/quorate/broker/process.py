@@ -10,6 +10,7 @@ from functools import partial
 from random import SystemRandom
 
 from quorate.broker.config import NodeConfig
+from quorate.broker.connection_caps import connection_caps
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.descriptor_budget import DescriptorBudget
 from quorate.broker.descriptors import DescriptorWatch, SpareDescriptors, settle_budget
@@ -122,6 +123,7 @@ async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
             queued_bytes=node.int_config("queued.max.request.bytes"),
         ),
         lambda connection: Dispatcher(node, connection),
+        caps=lambda: connection_caps(node.metadata.image, node.view),
         on_crowded=_nothing if descriptors is None else partial(descriptors.ran_out, "connection"),
     )
     try:

@@ -14,6 +14,7 @@ from quorate.metadata.config_definitions import (
     at_least,
     between,
 )
+from quorate.metadata.connection_configs import CONNECTION_CONFIGS
 from quorate.metadata.consumer_group_configs import CONSUMER_GROUP_CONFIGS
 from quorate.metadata.topic_configs import TOPIC_CONFIGS
 from quorate.metadata.transaction_configs import TRANSACTION_CONFIGS
@@ -373,6 +374,6 @@ _TOPIC_DEFAULTS = tuple(
 BROKER_CONFIGS: dict[str, ConfigDefinition] = {
     definition.name: definition
     for definition in sorted(
-        _OWN + TRANSACTION_CONFIGS + CONSUMER_GROUP_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name
+        _OWN + CONNECTION_CONFIGS + TRANSACTION_CONFIGS + CONSUMER_GROUP_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name
     )
 }

@@ -84,6 +84,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._muted_until = 0.0
         self._unmute_timer: asyncio.TimerHandle | None = None
         self.last_active = now()
+        self.is_open = False
         self.peer_host = ""
 
     @property
@@ -120,6 +121,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if connected is not None and is_plain:
             room = SocketRoom(self._loop, connected.fileno(), self._limits.send_buffer_bytes)
         self._outbox = Outbox(self._transport, room, self._outbox_unblocked)
+        self.is_open = True
         self._handle = self._observer.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

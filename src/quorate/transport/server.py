@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from quorate.transport.acceptor import Acceptor
 from quorate.transport.connection import ConnectionLimits, FrameHandler, RequestDeadline, ServerConnection
+from quorate.transport.connection_quotas import ConnectionCaps, ConnectionQuotas
 from quorate.transport.departed import departed
 from quorate.transport.receive_memory import NO_LIMIT, ReceiveMemory
 
@@ -24,7 +26,7 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     idle_timeout_ms: int = 600_000
-    #: As many as there are descriptors for; the newest beyond it is closed at once.
+    #: As many as there are descriptors for, those that wait to be let in counted; more are closed at once.
     most_connections: int | None = None
     #: How long a connection may be left unread until it is looked whether its peer is still there.
     departed_check_ms: int = 5_000
@@ -42,14 +44,20 @@ class Server:
         loop: asyncio.AbstractEventLoop,
         config: ListenerConfig,
         open_connection: Callable[[ServerConnection], FrameHandler],
+        caps: Callable[[], ConnectionCaps] = ConnectionCaps,
         on_crowded: Callable[[], None] = lambda: None,
     ) -> None:
-        """``on_crowded`` is called for each connection that there is no descriptor for."""
+        """``caps`` is asked at each connection; ``on_crowded`` is called for each that there is no descriptor for.
+
+        Connections are limited where the server is given its sockets.
+        """
         self._loop = loop
         self._config = config
         self._open_connection = open_connection
+        self._caps = caps
         self._on_crowded = on_crowded
-        self._servers: list[asyncio.Server] = []
+        self._acceptor: Acceptor | None = None
+        self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
         self._memory = ReceiveMemory(config.queued_bytes)
         #: How many requests had come whole at the last look.
@@ -65,13 +73,16 @@ class Server:
 
     async def start(self, bound: Sequence[socket.socket] = ()) -> None:
         """Listen on sockets that are bound already, or on the address of the config."""
-        for listener in bound:
-            self._servers.append(await self._loop.create_server(self._connection, sock=listener, backlog=_BACKLOG))
-        if not bound:
+        if bound:
+            quotas = ConnectionQuotas(self._caps, self._config.most_connections)
+            self._acceptor = Acceptor(self._loop, bound, quotas, self._connection, self._on_crowded)
+            self._acceptor.start(_BACKLOG)
+            self.port = bound[0].getsockname()[1]
+        else:
             host, port = self._config.host, self._config.port
-            self._servers.append(await self._loop.create_server(self._connection, host, port, backlog=_BACKLOG))
-        if self._servers[0].sockets:
-            self.port = self._servers[0].sockets[0].getsockname()[1]
+            self._server = await self._loop.create_server(self._connection, host, port, backlog=_BACKLOG)
+            if self._server.sockets:
+                self.port = self._server.sockets[0].getsockname()[1]
         self._schedule_idle_sweep()
         self._schedule_departed_sweep()
 
@@ -87,8 +98,10 @@ class Server:
             self._departed_sweep.cancel()
         if self._look is not None:
             self._look.cancel()
-        for server in self._servers:
-            server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        if self._server is not None:
+            self._server.close()
         for connection in list(self._connections):
             connection.end("the node stops")
         if self._connections:
@@ -100,16 +113,14 @@ class Server:
 
     def connection_opened(self, connection: ServerConnection) -> FrameHandler:
         self._connections.add(connection)
-        most = self._config.most_connections
         if self._stopped:
             connection.end("the node stops")
-        elif most is not None and len(self._connections) > most:
-            self._on_crowded()
-            connection.abort("no descriptor is left for it")
         return self._open_connection(connection)
 
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
         self._connections.discard(connection)
+        if self._acceptor is not None and not self._stopped:
+            self._acceptor.released(connection)
         if reason is not None:
             logger.debug("connection closed peer=%s reason=%s", connection.peer_host, reason)
         if self._all_closed is not None and not self._connections and not self._all_closed.done():

@@ -1,0 +1,197 @@
+"""Takes the connections of a listener: at once, later, or not at all.
+
+A connection that has to wait is taken from the kernel, whose queue has no order but that of coming, and left unread, so
+that clients on this machine get in past it. Where no descriptor is left, nothing is taken for a moment, as the loop
+would be told of the same connection again and again.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from quorate.transport.connection import ServerConnection
+from quorate.transport.connection_quotas import RESERVED, ConnectionQuotas, RefusedConnections, Verdict
+
+logger = logging.getLogger(__name__)
+
+#: In one turn of the loop.
+_ACCEPTED_AT_ONCE = 64
+#: Those beyond it are refused.
+_MAX_WAITING = 100
+#: How often those that wait are looked at, beside whenever a connection ends.
+_LOOK_INTERVAL_S = 0.1
+#: How long nothing is taken after no descriptor or memory was left for it.
+_PAUSE_S = 0.2
+_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listeners: Sequence[socket.socket],
+        quotas: ConnectionQuotas,
+        make_connection: Callable[[], ServerConnection],
+        on_crowded: Callable[[], None],
+    ) -> None:
+        """Listens on sockets that are bound."""
+        self._loop = loop
+        self._listeners = listeners
+        self._quotas = quotas
+        self._make_connection = make_connection
+        self._on_crowded = on_crowded
+        self.refused = RefusedConnections()
+        self._admitted: dict[ServerConnection, str] = {}
+        #: Of clients on this machine beyond the limits, the latest last.
+        self._reserved: OrderedDict[ServerConnection, None] = OrderedDict()
+        self._waiting: deque[_Accepted] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._look: asyncio.TimerHandle | None = None
+        self._pause: asyncio.TimerHandle | None = None
+
+    def start(self, backlog: int) -> None:
+        for listener in self._listeners:
+            listener.setblocking(False)
+            listener.listen(backlog)
+        self._watch()
+
+    def close(self) -> None:
+        for timer in (self._look, self._pause):
+            if timer is not None:
+                timer.cancel()
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+            listener.close()
+        while self._waiting:
+            self._waiting.popleft().socket.close()
+
+    def released(self, connection: ServerConnection) -> None:
+        """The connection has ended."""
+        address = self._admitted.pop(connection, None)
+        self._reserved.pop(connection, None)
+        if address is not None:
+            self._quotas.closed(address)
+            self._admit_waiting()
+
+    def _watch(self) -> None:
+        self._pause = None
+        for listener in self._listeners:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted = _Accepted(*listener.accept())
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:
+                continue  # It has ended already.
+            except OSError as error:
+                if error.errno in _NOTHING_LEFT:
+                    self._take_nothing(error)
+                    return
+                logger.warning("connection not accepted error=%s", error)
+                continue
+            self._judge(accepted)
+
+    def _take_nothing(self, error: OSError) -> None:
+        self._tell(error.strerror or str(error), "-")
+        self._on_crowded()
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.fileno())
+        self._pause = self._loop.call_later(_PAUSE_S, self._watch)
+
+    def _judge(self, accepted: "_Accepted") -> None:
+        if self._quotas.is_crowded(len(self._waiting), is_local=accepted.is_local):
+            self._refuse(accepted, "no descriptor is left for it")
+            self._on_crowded()
+            return
+        verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=accepted.is_local)
+        if verdict is Verdict.ADMIT_RESERVED and not self._make_room_in_reserve():
+            verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
+        if verdict is Verdict.ADMIT and self._waiting:
+            verdict = Verdict.WAIT  # Behind those that came before.
+        if verdict is Verdict.REFUSE or (verdict is Verdict.WAIT and len(self._waiting) >= _MAX_WAITING):
+            self._refuse(accepted, reason or "max.connections")
+        elif verdict is Verdict.WAIT:
+            self._waiting.append(accepted)
+            self._look_later()
+        else:
+            self._admit(accepted, is_reserved=verdict is Verdict.ADMIT_RESERVED)
+
+    def _admit(self, accepted: "_Accepted", *, is_reserved: bool) -> None:
+        connection = self._make_connection()
+        self._quotas.opened(accepted.address)
+        self._admitted[connection] = accepted.address
+        if is_reserved:
+            self._reserved[connection] = None
+        opening = self._loop.create_task(self._open(connection, accepted.socket))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: ServerConnection, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:
+            logger.debug("connection lost before it was opened error=%s", error)
+            accepted.close()
+            self.released(connection)
+
+    def _admit_waiting(self) -> None:
+        while self._waiting:
+            accepted = self._waiting[0]
+            verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
+            if verdict is Verdict.WAIT:
+                break
+            self._waiting.popleft()
+            if verdict is Verdict.ADMIT:
+                self._admit(accepted, is_reserved=False)
+            else:
+                self._refuse(accepted, reason)
+
+    def _look_later(self) -> None:
+        if self._look is None:
+            self._look = self._loop.call_later(_LOOK_INTERVAL_S, self._look_at_waiting)
+
+    def _look_at_waiting(self) -> None:
+        self._look = None
+        self._admit_waiting()
+        if self._waiting:
+            self._look_later()
+
+    def _make_room_in_reserve(self) -> bool:
+        if len(self._reserved) < RESERVED:
+            return True
+        quiet = [connection for connection in self._reserved if connection.is_open and connection.is_quiet]
+        if not quiet:
+            return False
+        oldest = min(quiet, key=lambda connection: connection.last_active)
+        del self._reserved[oldest]
+        oldest.abort("others on this machine need the way in")
+        return True
+
+    def _refuse(self, accepted: "_Accepted", reason: str) -> None:
+        self._tell(reason, accepted.address)
+        accepted.socket.close()
+
+    def _tell(self, reason: str, address: str) -> None:
+        line = self.refused.note(reason, address, self._loop.time())
+        if line is not None:
+            logger.warning(line)
+
+
+class _Accepted:
+    """A connection that the kernel has, and nobody reads from yet."""
+
+    def __init__(self, accepted: socket.socket, remote: Sequence[object]) -> None:
+        accepted.setblocking(False)
+        self.socket = accepted
+        self.address = str(remote[0]).partition("%")[0]
+        self.is_local = False
+        with suppress(OSError):
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.is_local = accepted.getsockname()[0] == remote[0]
