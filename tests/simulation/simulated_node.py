@@ -63,6 +63,9 @@ class _Client:
     def mute(self, duration_ms: int) -> None:
         """Nothing is sent that a quota would hold back."""
 
+    def expect_bulky(self, reply: object) -> None:
+        pass
+
 
 class SimulatedNode:
     """One life of a node: from a start on whatever the disk holds to a stop or a power cut."""

@@ -6,8 +6,9 @@ all ends its connection, and only that.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from struct import Struct
+from typing import Any
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.handlers import APIS
@@ -58,7 +59,7 @@ class Dispatcher:
 
     def _decode_later(self, api: Api, header: RequestHeader, frame: memoryview) -> "asyncio.Future[Reply | None]":
         decoding = self._node.large_requests.decode(api, header, frame)
-        return asyncio.ensure_future(self._finish_large(api, header, decoding, len(frame)))
+        return self._later(api, self._finish_large(api, header, decoding, len(frame)))
 
     def _handle(
         self, api: Api, header: RequestHeader, request: Request, size_bytes: int
@@ -76,7 +77,13 @@ class Dispatcher:
             raise
         except Exception as error:
             raise self._failed(header, error) from error
-        return asyncio.ensure_future(self._finish(api, header, result))
+        return self._later(api, self._finish(api, header, result))
+
+    def _later(self, api: Api, reply: Coroutine[Any, Any, Reply | None]) -> "asyncio.Future[Reply | None]":
+        future = asyncio.ensure_future(reply)
+        if not api.is_hot:
+            self._connection.expect_bulky(future)
+        return future
 
     def _result(self, api: Api, header: RequestHeader, request: Request, size_bytes: int) -> HandlerResult:
         context = RequestContext(

@@ -40,6 +40,8 @@ class LargeRequests:
         self._turns = turns
         self._decoding = asyncio.Lock()
         self._answering = asyncio.Semaphore(_ANSWERED_AT_ONCE)
+        #: To be held while a long answer is made of a short request, which is made of thousands of objects at first.
+        self.describing = asyncio.Semaphore(_ANSWERED_AT_ONCE)
         self._waiting_bytes = 0
         self._turn_to_decode = asyncio.Lock()
         #: Requests in parts that are decoded and not answered yet.

@@ -33,6 +33,8 @@ class FrameHandler(Protocol):
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_frame_bytes: int = 100 * 1024 * 1024
     max_requests_in_flight: int = 128
+    #: Of those whose answers may be large, and lie in memory.
+    max_bulky_in_flight: int = 4
     #: Of the socket; -1 leaves it to the system.
     send_buffer_bytes: int = 262_144
 
@@ -58,8 +60,8 @@ class ConnectionObserver(Protocol):
 
     def connection_closed(self, connection: "ServerConnection", reason: str | None) -> None: ...
 
-    def request_begun(self) -> None:
-        """A request has come in part: the rest of it has to come in time."""
+    def has_to_look(self) -> None:
+        """A request has come in part, or an answer is not taken: this must not last too long."""
         ...
 
 
@@ -76,6 +78,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         #: Replies that wait for an earlier one, or for themselves to be done.
         self._pending: deque[Future[Reply | None]] = deque()
         self._ready: list[ReplyPart] = []
+        self._bulky: set[Future[Reply | None]] = set()
+        self._remaining_bytes = 0  # Of the answers, when last looked at,
+        self._taken_at = now()  # and when it was seen that the peer takes them.
         self._reading_paused = False
         self._paused_at = 0.0
         self._in_read_event = False
@@ -102,6 +107,27 @@ class ServerConnection(asyncio.BufferedProtocol):
     def missing_bytes(self) -> int:
         """How much is still to come of a request that has come in part."""
         return self._incoming.missing_bytes
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the peer does not take its answers."""
+        return self.is_open and self._outbox.is_blocked
+
+    def unread_bytes(self) -> int:
+        """What lies in memory of answers that the peer does not take."""
+        return self._outbox.held_bytes if self.is_open else 0
+
+    def unread_for_s(self) -> float:
+        """For how long the peer has taken nothing of its answers, as far as it was looked at."""
+        remaining_bytes = self._outbox.remaining_bytes if self.is_open else 0
+        if not remaining_bytes or remaining_bytes < self._remaining_bytes or not self._remaining_bytes:
+            self._taken_at = self._now()
+        self._remaining_bytes = remaining_bytes
+        return self._now() - self._taken_at
+
+    def expect_bulky(self, reply: "Future[Reply | None]") -> None:
+        """Told of a reply that may be large, before it is returned: few of these are under way or wait to be sent."""
+        self._bulky.add(reply)
 
     def is_overdue(self, deadline: RequestDeadline, *, hurried: bool) -> bool:
         """Whether a request that was begun takes too long to come. While it is not read, that is not its fault."""
@@ -213,7 +239,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._begun_at = None
         elif has_served or self._begun_at is None:
             self._begun_at = self.last_active
-            self._observer.request_begun()
+            self._observer.has_to_look()
 
     def _serve(self, frame: memoryview) -> None:
         reply = self._handle(frame)
@@ -230,11 +256,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._ready.extend(reply)
 
     def _reply_done(self, _: "Future[Reply | None]") -> None:
-        was_full = len(self._pending) >= self._limits.max_requests_in_flight
         self._collect()
         if self._in_read_event or self._transport.is_closing():
             return
-        if was_full and not self._ending:
+        if self._reading_paused and not self._ending:
             # Frames may be waiting in the buffer; no read event will come for them.
             self._serve_frames()
         else:
@@ -245,6 +270,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Move finished replies from the front of the queue to what is sent next."""
         while self._pending and self._pending[0].done():
             done = self._pending.popleft()
+            self._bulky.discard(done)
             if done.cancelled() or done.exception() is not None:
                 self.abort("a request failed")
                 return
@@ -256,6 +282,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._ready:
             ready, self._ready = self._ready, []
             self._outbox.send(ready)
+            if self._outbox.is_blocked:
+                self._observer.has_to_look()
         if self._ending and self.is_quiet and not self._transport.is_closing():
             self._transport.close()
 
@@ -278,6 +306,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             or self._unmute_timer is not None
             or self._outbox.is_blocked
             or len(self._pending) >= self._limits.max_requests_in_flight
+            or len(self._bulky) >= self._limits.max_bulky_in_flight
         )
 
     def _update_reading(self) -> None:

@@ -44,6 +44,17 @@ class Outbox:
         """Whether the peer takes less than it is being sent."""
         return self._paused or bool(self._parts)
 
+    @property
+    def remaining_bytes(self) -> int:
+        """What the socket has not taken yet."""
+        return self._transport.get_write_buffer_size() + sum(map(len, self._parts))
+
+    @property
+    def held_bytes(self) -> int:
+        """The same, without what lies in files and not in memory."""
+        in_memory = (len(part) for part in self._parts if not isinstance(part, FileRegion))
+        return self._transport.get_write_buffer_size() + sum(in_memory)
+
     def send(self, parts: Sequence[ReplyPart]) -> None:
         if not self.is_blocked and len(parts) <= _MAX_BUFFERS and FileRegion not in map(type, parts):
             self._send_buffers(cast(Sequence[Buffer], parts))  # Small answers: there is nothing to sort out.

@@ -34,6 +34,8 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     deadline: RequestDeadline = RequestDeadline()
     #: Of requests that came in part or have to wait, over all connections.
     queued_bytes: int = NO_LIMIT
+    #: Of answers that clients do not read, over all connections.
+    unread_bytes: int = 24 * 1024 * 1024
 
 
 class Server:
@@ -126,13 +128,40 @@ class Server:
         if self._all_closed is not None and not self._connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 
-    def request_begun(self) -> None:
+    def has_to_look(self) -> None:
         if self._look is None and not self._stopped:
-            self._look = self._loop.call_later(_LOOK_INTERVAL_S, self._look_at_requests)
+            self._look = self._loop.call_later(_LOOK_INTERVAL_S, self._look_at_connections)
 
-    def _look_at_requests(self) -> None:
-        """End connections whose requests do not come on; the sooner where others wait for the memory."""
+    def _look_at_connections(self) -> None:
         self._look = None
+        has_begun = self._look_at_requests()
+        has_unread = self._look_at_answers()
+        if has_begun or has_unread or self._memory.has_spare:
+            self.has_to_look()
+
+    def _look_at_answers(self) -> bool:
+        """End connections whose answers are not read: after a long time, or where they hold too much memory."""
+        idle_s = self._config.idle_timeout_ms / 1000
+        unread_bytes, by_size = 0, []
+        has_unread = False
+        for connection in list(self._connections):
+            size_bytes = connection.unread_bytes()
+            unread_s = connection.unread_for_s()
+            has_unread = has_unread or connection.is_blocked
+            unread_bytes += size_bytes
+            if unread_s > idle_s:
+                connection.abort("its answers were not read")
+            elif unread_s > 0 and size_bytes:
+                by_size.append((size_bytes, connection))
+        by_size.sort(key=lambda each: each[0])
+        while unread_bytes > self._config.unread_bytes and by_size:
+            size_bytes, connection = by_size.pop()
+            unread_bytes -= size_bytes
+            connection.abort("no memory for answers that are not read")
+        return has_unread
+
+    def _look_at_requests(self) -> bool:
+        """End connections whose requests do not come on; the sooner where others wait for the memory."""
         memory, deadline = self._memory, self._config.deadline
         hurried = memory.has_waiting
         begun = [connection for connection in self._connections if connection.missing_bytes]
@@ -147,8 +176,7 @@ class Server:
                 connection.abort("no memory for the rest of a request")
         self._completed = memory.completed
         memory.shrink()
-        if begun or memory.has_spare:
-            self.request_begun()
+        return bool(begun)
 
     def _schedule_idle_sweep(self) -> None:
         self._idle_sweep = self._loop.call_later(self._config.idle_timeout_ms / 4000, self._close_idle)

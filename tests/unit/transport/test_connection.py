@@ -77,7 +77,7 @@ class Peer:
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
         pass
 
-    def request_begun(self) -> None:
+    def has_to_look(self) -> None:
         self.begun += 1
 
     def send(self, *payloads: bytes) -> None:
@@ -91,9 +91,11 @@ class Peer:
     def _serve(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
         payload = bytes(frame)
         self.served.append(payload)
-        if payload.startswith(b"later"):
-            self.pending[payload] = self._loop.create_future()
-            return self.pending[payload]
+        if payload.startswith((b"later", b"bulky")):
+            reply = self.pending[payload] = self._loop.create_future()
+            if payload.startswith(b"bulky"):
+                self.connection.expect_bulky(reply)
+            return reply
         if payload.startswith(b"none"):
             return None
         if payload.startswith(b"mute"):
@@ -320,5 +322,26 @@ def test_a_connection_that_ends_gives_its_memory_back() -> None:
         for peer in peers:
             peer.connection.connection_lost(None)
         assert memory.held_bytes == 0
+
+    run(scenario)
+
+
+def test_few_requests_whose_answers_may_be_large_are_under_way_or_wait_to_be_sent() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop, ConnectionLimits(max_frame_bytes=100, max_bulky_in_flight=2))
+        peer.send(b"later-0", b"bulky-1", b"bulky-2", b"bulky-3", b"a")
+        assert peer.served == [b"later-0", b"bulky-1", b"bulky-2"]
+        assert not peer.transport.reading
+        peer.pending[b"bulky-1"].set_result([b"1"])
+        await turn()
+        assert peer.served[-1] == b"bulky-2"  # The answer to the first is there, and has to wait.
+        peer.pending[b"later-0"].set_result([b"0"])
+        await turn()
+        assert peer.served[-1] == b"bulky-3"
+        for name in (b"bulky-2", b"bulky-3"):
+            peer.pending[name].set_result([name[-1:]])
+            await turn()
+        assert b"".join(peer.transport.writes) == b"0123a"
+        assert peer.transport.reading
 
     run(scenario)

@@ -110,7 +110,8 @@ def _answer(
 async def _answer_in_turns(
     node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
 ) -> MetadataResponse:
-    described = [_described(image, topic) async for topic in node.turns.sliced(topics, _weight)]
+    async with node.large_requests.describing:
+        described = [_described(image, topic) async for topic in node.turns.sliced(topics, _weight)]
     return _response(node, image, described)
 
 
