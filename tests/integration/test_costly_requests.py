@@ -4,8 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from benchmarks.loop import attacks
 from quorate.kernel.errors import ErrorCode
-from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from quorate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -26,12 +32,14 @@ from quorate.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from quorate.protocol.messages.produce import ProduceResponse
 from tests.eventually import eventually
 from tests.integration.side_client import SideClient
 from tests.integration.wire_client import WireClient
 from tests.peers.quorate_node import QuorateNode
 
 TOPIC = "topic"
+COMPACTED, RECOMPRESSED = "compacted", "recompressed"
 MOST_MEMORY_BYTES = 64 * 1024 * 1024
 MANY = 100_000
 
@@ -42,7 +50,11 @@ Attack = Callable[[WireClient], None]
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
     with QuorateNode.start(tmp_path_factory.mktemp("node")) as running, WireClient(running.bootstrap) as client:
         topic = CreatableTopic(name=TOPIC, num_partitions=50, replication_factor=1)
-        client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7, CreateTopicsResponse)
+        opened = [
+            opened_topic(COMPACTED, "cleanup.policy", "compact"),
+            opened_topic(RECOMPRESSED, "compression.type", "lz4"),
+        ]
+        client.call(CreateTopicsRequest(topics=[topic, *opened], timeout_ms=30_000), 7, CreateTopicsResponse)
 
         def has_coordinator() -> bool:
             found = client.call(FindCoordinatorRequest(key="group"), 3, FindCoordinatorResponse)
@@ -50,6 +62,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorateNode]:
 
         eventually(has_coordinator, "a coordinator")
         yield running
+
+
+def opened_topic(name: str, config: str, value: str) -> CreatableTopic:
+    configs = [CreatableTopicConfig(name=config, value=value)]
+    return CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
 
 
 def find_coordinators(client: WireClient) -> None:
@@ -132,6 +149,37 @@ def test_a_request_with_many_elements_keeps_nobody_waiting(node: QuorateNode, at
 
     assert not side.was_kept_waiting, (side.worst_s, side.idle_worst_s, side.duration_s)
     assert side.grown_bytes < MOST_MEMORY_BYTES
+
+
+@pytest.mark.parametrize("topic", [COMPACTED, RECOMPRESSED])
+@pytest.mark.parametrize("count", [1_200_000, 2_000_000])
+def test_two_million_records_in_a_batch_that_has_to_be_opened_keep_nobody_waiting(
+    node: QuorateNode, topic: str, count: int
+) -> None:
+    codes = under_attack(node, topic, [attacks.many_records(topic, count)] * 2)
+    assert set(codes) <= {ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE}
+
+
+@pytest.mark.parametrize("topic", [COMPACTED, RECOMPRESSED])
+def test_bombs_of_6_kb_to_880_kb_keep_nobody_waiting_and_take_no_memory(node: QuorateNode, topic: str) -> None:
+    small, *large = under_attack(node, topic, attacks.bombs(topic))
+    assert small == ErrorCode.NONE
+    assert set(large) == {ErrorCode.MESSAGE_TOO_LARGE}
+
+
+def under_attack(node: QuorateNode, topic: str, frames: list[bytes]) -> list[int]:
+    """The error codes that the frames of the attack are answered with, once the others are found to be served."""
+    codes = []
+    with WireClient(node.bootstrap, client_id="attacker") as attacker, SideClient(node.bootstrap, node.pid) as side:
+        for frame in frames:
+            attacker.send_frame(frame)
+        for _ in frames:
+            ((answer,),) = [each.partition_responses for each in attacker.receive(9, ProduceResponse).responses]
+            codes.append(answer.error_code)
+
+    assert not side.was_kept_waiting, (side.worst_s, side.idle_worst_s, side.duration_s)
+    assert side.grown_bytes < MOST_MEMORY_BYTES
+    return codes
 
 
 def test_describe_groups_with_a_megabyte_of_empty_ids_ends_only_its_connection(node: QuorateNode) -> None:

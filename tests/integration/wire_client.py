@@ -29,6 +29,11 @@ class WireClient:
         frame = b"".join(encode_request(self._correlation_id, self._client_id, request, version))
         self._socket.sendall(frame)
 
+    def send_frame(self, frame: bytes) -> None:
+        """One that was made elsewhere, with 1 for its correlation id."""
+        self._correlation_id = 1
+        self._socket.sendall(frame)
+
     def receive(self, version: int, response_type: type[ResponseType]) -> ResponseType:
         (size,) = struct.unpack(">i", self._read(4))
         correlation_id, response = decode_response(response_type, self._read(size), version)

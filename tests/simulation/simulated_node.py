@@ -66,6 +66,9 @@ class _Client:
     def expect_bulky(self, reply: object) -> None:
         pass
 
+    def hold(self, until: "asyncio.Future[Any]") -> None:
+        """A test sends the next request when it means to."""
+
 
 class SimulatedNode:
     """One life of a node: from a start on whatever the disk holds to a stop or a power cut."""

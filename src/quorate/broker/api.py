@@ -17,6 +17,10 @@ def _never_muted(duration_ms: int) -> None:
     pass
 
 
+def _never_held(until: "asyncio.Future[Any]") -> None:
+    pass
+
+
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, in which version of the request, and how to hold it back."""
 
@@ -27,6 +31,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     #: Reads nothing from the connection for so many milliseconds; what comes from another node is never held back.
     mute: Callable[[int], None] = _never_muted
+    #: Serves no further request of the connection until something is done.
+    hold: Callable[["asyncio.Future[Any]"], None] = _never_held
     #: Who the client has shown to be; Kafka's name for one that did not have to.
     user: str = "ANONYMOUS"
 

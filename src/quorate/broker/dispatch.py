@@ -41,6 +41,7 @@ class Dispatcher:
         self._node = node
         self._connection = connection
         self._mute = connection.mute
+        self._hold = connection.hold
 
     def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
         try:
@@ -92,6 +93,7 @@ class Dispatcher:
             client_host=self._connection.peer_host,
             size_bytes=size_bytes,
             mute=self._mute,
+            hold=self._hold,
         )
         parts = parts_of(api, request) if api.parts else None
         if parts is not None:

@@ -42,6 +42,7 @@ from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
+from quorate.broker.record_opening import RecordOpening
 from quorate.broker.replication.catch_up_throttle import CatchUpThrottle, ThrottledSide
 from quorate.broker.replication.replication import Replication
 from quorate.broker.transaction_verification import ProducerTurns
@@ -101,6 +102,7 @@ class Node:
             self.descriptors.report_to(self.conditions)
         self.group_commit = GroupCommit(self.loop, self.executor)
         self.turns = Turns(self.loop)
+        self.record_opening = RecordOpening(self.loop, self.executor)
         self.large_requests = LargeRequests(self.loop, self.executor, self.turns)
         #: Tells this start of the node from every other.
         self.incarnation = self.new_uuid()

@@ -5,14 +5,23 @@ from typing import cast
 
 import msgspec
 
-from quorate.broker.recompression import CODECS
 from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TopicName
 from quorate.metadata.effective_configs import BrokerView, broker_value, topic_values
 from quorate.metadata.image import MetadataImage
 from quorate.metadata.topic_configs import RESTORE_PRODUCER_ID
 from quorate.records.attributes import Compression, TimestampType
-from quorate.storage.config import CleanupPolicy, LogConfig
+from quorate.records.opening import OpeningRules, opening_limit_bytes
+from quorate.storage.config import LONG_MAX, CleanupPolicy, LogConfig
 
+#: The values of ``compression.type``; None leaves a batch as it is.
+_CODECS: dict[str, Compression | None] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
 
@@ -32,7 +41,25 @@ class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def takes_any_batch(self) -> bool:
         """Whether a sound batch is stored as its producer sent it, and no more is asked of it."""
-        return self.codec is None and not self.log.compacts and not self.is_being_restored
+        return not (self.codec is not None or self.log.compacts or self.is_being_restored or self._limits_age)
+
+    def opening_rules(self, now_ms: int) -> OpeningRules:
+        """What is asked of the records of a batch; of those of a restore only that they are not too old."""
+        is_restored = self.is_being_restored
+        return OpeningRules(
+            requires_keys=self.log.compacts and not is_restored,
+            earliest_timestamp=now_ms - self.log.message_timestamp_before_max_ms if self._limits_age else None,
+            codec=None if is_restored else self.codec,
+            limit_bytes=opening_limit_bytes(self.log.max_message_bytes),
+        )
+
+    @cached_property
+    def _limits_age(self) -> bool:
+        """A batch's header tells no lowest time, so topics with this limit pay for a look inside."""
+        log = self.log
+        return (
+            log.message_timestamp_type is TimestampType.CREATE_TIME and log.message_timestamp_before_max_ms != LONG_MAX
+        )
 
 
 def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName) -> PartitionSettings:
@@ -61,7 +88,7 @@ def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName)
     )
     return PartitionSettings(
         log=log,
-        codec=CODECS[cast(str, values["compression.type"])],
+        codec=_CODECS[cast(str, values["compression.type"])],
         min_insync_replicas=number("min.insync.replicas"),
         allows_unclean_elections=bool(values["unclean.leader.election.enable"]),
         restore_producer_id=ProducerId(number(RESTORE_PRODUCER_ID)),

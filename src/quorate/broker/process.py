@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 #: Enough that one slow sync does not hold up the others.
 _WORKER_THREADS = 8
+#: How long the loop waits for a worker that computes in Python, again after each call that lets the workers run: 5 ms
+#: unless told, which a turn with many answers to send pays many times.
+_SWITCH_INTERVAL_S = 0.0005
 
 
 class SystemClock:
@@ -38,6 +42,7 @@ class SystemClock:
 
 def run_node(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
     """Run a node until SIGINT or SIGTERM."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with lock_data_dir(config.data_dir):
         budget = settle_budget()
         try:

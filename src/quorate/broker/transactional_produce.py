@@ -107,13 +107,13 @@ def with_own_records(request: ProduceRequest) -> ProduceRequest:
     return msgspec.structs.replace(
         request,
         topic_data=[
-            msgspec.structs.replace(topic, partition_data=[_with_own_records(data) for data in topic.partition_data])
+            msgspec.structs.replace(topic, partition_data=[with_own_memory(data) for data in topic.partition_data])
             for topic in request.topic_data
         ],
     )
 
 
-def _with_own_records(data: PartitionProduceData) -> PartitionProduceData:
+def with_own_memory(data: PartitionProduceData) -> PartitionProduceData:
     if not isinstance(data.records, memoryview):
         return data
     return msgspec.structs.replace(data, records=memoryview(bytearray(data.records)))

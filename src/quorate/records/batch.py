@@ -190,6 +190,17 @@ def patch_last_offset_delta(buffer: bytearray | memoryview, position: int, last_
     _INT32.pack_into(buffer, position + LAST_OFFSET_DELTA_OFFSET, last_offset_delta)
 
 
+def with_payload(batch: Buffer, compression: Compression, payload: Buffer) -> bytearray:
+    """A copy of the batch that is at the buffer's start, with the same records in another codec."""
+    header = read_header(batch)
+    copy = bytearray(memoryview(batch)[:HEADER_SIZE_BYTES])
+    copy += payload
+    _INT32.pack_into(copy, LENGTH_OFFSET, len(copy) - LOG_OVERHEAD_BYTES)
+    _INT16.pack_into(copy, CRC_START, header.attributes & ~COMPRESSION_MASK | compression)
+    pack_crc(copy, int(crc32c(memoryview(copy)[CRC_START:])))
+    return copy
+
+
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
     """Stamp the batch with the broker's time, in place, and renew its CRC.
 

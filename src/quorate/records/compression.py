@@ -12,12 +12,15 @@ from cramjam import DecompressionError, lz4, snappy, zstd
 
 from quorate.kernel.disk import Buffer
 from quorate.records.attributes import Compression
-from quorate.records.errors import CorruptBatch
+from quorate.records.errors import CorruptBatch, ExpandsTooFar
 
 DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 
 _GZIP_WINDOW_BITS = 31  # 15 bits of window and a gzip header instead of zlib's.
 _ZSTD_LEVEL = 3
+#: A member is given this much of the data, and then twice as much each time. What it leaves over is copied, so that
+#: thousands of tiny ones would otherwise copy all that follows thousands of times.
+_GZIP_FIRST_BYTES = 1024
 
 # Java clients wrap snappy blocks as the xerial library does; librdkafka writes one block without any frame.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -91,17 +94,22 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     """Inflate each member in turn: a gzip file may have several."""
     parts: list[bytes] = []
     remaining_bytes = limit_bytes
-    rest = bytes(data)
-    while rest or not parts:
+    view = memoryview(data)
+    position = 0
+    while position < len(view) or not parts:
         inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        part = inflater.decompress(rest, remaining_bytes + 1)
-        if len(part) > remaining_bytes:
-            raise _too_large(limit_bytes)
-        if not inflater.eof:
-            raise CorruptBatch("gzip data ends early")
-        parts.append(part)
-        remaining_bytes -= len(part)
-        rest = inflater.unused_data
+        size_bytes = _GZIP_FIRST_BYTES
+        while not inflater.eof:
+            piece = view[position : position + size_bytes]
+            if not piece:
+                raise CorruptBatch("gzip data ends early")
+            part = inflater.decompress(piece, remaining_bytes + 1)
+            if len(part) > remaining_bytes:
+                raise _too_large(limit_bytes)
+            parts.append(part)
+            remaining_bytes -= len(part)
+            position += len(piece) - len(inflater.unused_data)
+            size_bytes *= 2
     return b"".join(parts)
 
 
@@ -178,5 +186,5 @@ def _decompress_within(
     return bytes(memoryview(output)[:size_bytes])
 
 
-def _too_large(limit_bytes: int) -> CorruptBatch:
-    return CorruptBatch(f"compressed data expands beyond {limit_bytes} bytes")
+def _too_large(limit_bytes: int) -> ExpandsTooFar:
+    return ExpandsTooFar(f"compressed data expands beyond {limit_bytes} bytes")

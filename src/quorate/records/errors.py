@@ -10,6 +10,10 @@ class CorruptBatch(KafkaError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
+class ExpandsTooFar(CorruptBatch):
+    """Compressed records that are larger than whoever opens them wants to have in memory."""
+
+
 class UnsupportedMagic(KafkaError):
     """A message set of format 0 or 1, where only record batches (magic 2) are taken; see ``records.legacy``."""
 

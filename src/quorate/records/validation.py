@@ -1,7 +1,7 @@
 """What a broker asks of a batch before it takes it from a producer, with the answers that Apache Kafka gives. Pure.
 
 ``validate_produced`` looks at the header and the CRC only. Whether the batch is too large, its producer known and its
-timestamps within the topic's bounds is for the partition to say.
+timestamps within the topic's bounds is for the partition to say; ``opening`` looks at single records.
 """
 
 from quorate.kernel.disk import Buffer
@@ -16,7 +16,6 @@ from quorate.records.attributes import (
 )
 from quorate.records.batch import BatchHeader, LocatedBatches, check_crc, read_batches
 from quorate.records.errors import InvalidRecord, UnsupportedMagic
-from quorate.records.record import iterate_keys
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
 _HIGHEST_CODEC = max(Compression)
@@ -44,17 +43,6 @@ def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: b
         _check_offsets(header)
     _check_producer(header)
     return batches
-
-
-def every_record_has_key(buffer: Buffer, position: int = 0) -> bool:
-    """Whether a compacted topic can take the batch. Reads every record."""
-    return all(key is not None for _, key, _ in iterate_keys(buffer, position))
-
-
-def check_keys(buffer: Buffer, position: int = 0) -> None:
-    """Raise ``InvalidRecord`` unless a compacted topic can take the batch."""
-    if not every_record_has_key(buffer, position):
-        raise InvalidRecord("a compacted topic takes no record without a key")
 
 
 def _check_attributes(attributes: int, produce_version: int) -> None:

@@ -64,7 +64,7 @@ def append_as_leader(
         _check_sizes(config, headers, len(batches))
     stamps = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if not stamps:
-        check_timestamps(batches, found, config, now_ms)
+        check_timestamps(headers, config, now_ms)
     placed = []
     base_offset = state.log_end_offset
     for position, header in found:

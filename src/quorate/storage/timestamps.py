@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.attributes import TimestampType
 from quorate.records.batch import BatchHeader
 from quorate.records.record import iterate_records
-from quorate.storage.config import LONG_MAX, LogConfig
+from quorate.storage.config import LogConfig
 from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import NO_TIMESTAMP, Segment
 from quorate.storage.state import LogState
@@ -20,16 +19,16 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-def check_timestamps(
-    batches: memoryview, found: Sequence[tuple[int, BatchHeader]], config: LogConfig, now_ms: int
-) -> None:
-    """Refuse records that claim a time too far from now: one from the future would keep its segment for ever."""
+def check_timestamps(headers: Sequence[BatchHeader], config: LogConfig, now_ms: int) -> None:
+    """Refuse records that claim a time too far from now: one from the future would keep its segment for ever.
+
+    A header tells the highest time alone. Whether single records are too old is for whoever opens the batch to say.
+    """
     latest = now_ms + config.message_timestamp_after_max_ms
-    for position, header in found:
-        if header.max_timestamp > latest:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    for header in headers:
+        if header.max_timestamp > latest or NO_TIMESTAMP < header.max_timestamp < earliest:
             raise _refused(header.max_timestamp, now_ms)
-        if config.message_timestamp_before_max_ms != LONG_MAX:
-            _check_earliest(batches, position, header, now_ms - config.message_timestamp_before_max_ms, now_ms)
 
 
 def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimestampedOffset | None:
@@ -66,15 +65,6 @@ def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: Offset) -> T
             if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
                 return TimestampedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
     return None
-
-
-def _check_earliest(batches: memoryview, position: int, header: BatchHeader, earliest: int, now_ms: int) -> None:
-    """The header tells only the first and the highest timestamp, so topics with this limit pay for a look inside."""
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return
-    for record in iterate_records(batches, position):
-        if NO_TIMESTAMP < record.timestamp < earliest:
-            raise _refused(record.timestamp, now_ms)
 
 
 def _refused(timestamp_ms: int, now_ms: int) -> KafkaError:

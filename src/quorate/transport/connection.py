@@ -2,7 +2,8 @@
 
 The handler may answer at once, later (a future), or not at all. Whatever finishes first, replies wait their turn, and
 all that became ready during one read event leaves in one write. Reading stops while the peer does not take its replies
-or has too many requests under way: that is the back-pressure. It also stops while the connection is muted.
+or has too many requests under way: that is the back-pressure. It also stops while the connection is muted, or held by a
+request that has to be done with before the next one is begun.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import os
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -88,6 +89,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._close_reason: str | None = None
         self._muted_until = 0.0
         self._unmute_timer: asyncio.TimerHandle | None = None
+        self._is_held = False
         self.last_active = now()
         self.is_open = False
         self.peer_host = ""
@@ -206,6 +208,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._muted_until = until
         self._unmute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
 
+    def hold(self, until: "Future[Any]") -> None:
+        """Serve no further request until then; replies still go out."""
+        self._is_held = True
+        until.add_done_callback(self._release)
+
     def abort(self, reason: str) -> None:
         self._close_reason = reason
         self._transport.abort()
@@ -289,9 +296,16 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._stop_muting()
+        self._serve_what_waits()
+
+    def _release(self, _: "Future[Any]") -> None:
+        self._is_held = False
+        self._serve_what_waits()
+
+    def _serve_what_waits(self) -> None:
+        """Frames may be waiting in the buffer; no read event will come for them."""
         self.last_active = self._now()
         if not self._transport.is_closing():
-            # Frames may be waiting in the buffer; no read event will come for them.
             self._serve_frames()
 
     def _stop_muting(self) -> None:
@@ -303,6 +317,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether no further request is taken for now."""
         return (
             self._ending
+            or self._is_held
             or self._unmute_timer is not None
             or self._outbox.is_blocked
             or len(self._pending) >= self._limits.max_requests_in_flight

@@ -10,9 +10,8 @@ from quorate.records.attributes import (
 )
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
-from quorate.records.errors import InvalidRecord
 from quorate.records.record import Record
-from quorate.records.validation import check_keys, every_record_has_key, validate_produced
+from quorate.records.validation import validate_produced
 from tests.unit.records.raw_batches import batch_of_payload, raw_record
 
 LATEST = 13
@@ -112,17 +111,3 @@ def test_sequence_without_a_producer_id_is_taken() -> None:
 def test_idempotent_and_transactional_batches_are_taken(attributes: int) -> None:
     batch = batch_of_payload(ONE_RECORD, 1, attributes=attributes, producer_id=7, producer_epoch=0, base_sequence=0)
     assert validate_produced(batch, produce_version=LATEST)
-
-
-@pytest.mark.parametrize("codec", Compression)
-def test_compacted_topic_takes_no_record_without_a_key(codec: Compression) -> None:
-    keyed = [Record(Offset(0), 0, b"k", b"v"), Record(Offset(1), 0, b"", None)]
-    batch = build_batch(keyed, compression=codec)
-    assert every_record_has_key(batch)
-    check_keys(batch)
-
-    keyless = build_batch([*keyed, Record(Offset(2), 0, None, b"v")], compression=codec)
-    assert not every_record_has_key(keyless)
-    with pytest.raises(InvalidRecord) as caught:
-        check_keys(keyless)
-    assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -98,6 +98,10 @@ class Peer:
             return reply
         if payload.startswith(b"none"):
             return None
+        if payload.startswith(b"hold"):
+            self.pending[payload] = self._loop.create_future()
+            self.connection.hold(self.pending[payload])
+            return None
         if payload.startswith(b"mute"):
             self.connection.mute(duration_ms=1)
         if payload.startswith(b"bad"):
@@ -172,6 +176,39 @@ def test_a_muted_connection_answers_but_serves_nothing_more_until_its_time_is_ov
             await asyncio.sleep(0)
         assert b"".join(peer.transport.writes) == b"firstmuteab"
         assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_what_comes_behind_a_request_that_holds_the_connection_waits_for_it() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"later-1", b"hold-1", b"a", b"hold-2", b"b")
+        assert peer.served == [b"later-1", b"hold-1"]
+        assert not peer.transport.reading
+        peer.pending[b"later-1"].set_result([b"first"])
+        await turn()
+        assert b"".join(peer.transport.writes) == b"first"
+        peer.pending[b"hold-1"].set_result(None)
+        await turn()
+        assert peer.served[2:] == [b"a", b"hold-2"]
+        peer.pending[b"hold-2"].set_exception(RuntimeError("whatever became of it"))
+        await turn()
+        assert b"".join(peer.transport.writes) == b"firstab"
+        assert peer.transport.reading
+
+    run(scenario)
+
+
+def test_a_held_connection_is_lost_in_peace() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        peer = Peer(loop)
+        peer.send(b"hold", b"a")
+        peer.transport.closed = True
+        peer.connection.connection_lost(None)
+        peer.pending[b"hold"].set_result(None)
+        await turn()
+        assert peer.served == [b"hold"]
 
     run(scenario)
 

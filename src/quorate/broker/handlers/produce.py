@@ -5,47 +5,33 @@ answered with UNSUPPORTED_VERSION.
 A producer over its quota is answered with the time for which its connection is not read from (KIP-219).
 The first records of a transaction are written when its coordinator has confirmed that the partition is part of it, and
 from version 12 on that makes it one (KIP-890).
+Where a worker has to open a batch first, the connection is not served meanwhile, so that what comes behind it on the
+connection is also written behind it.
 """
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.doubted_refusals import DoubtedRefusal, is_doubted, refuted
-from quorate.broker.leader_hints import endpoints, leader_hint
+from quorate.broker.doubted_refusals import refuted
+from quorate.broker.leader_hints import endpoints
 from quorate.broker.node import Node
-from quorate.broker.partition import Partition
 from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
-from quorate.broker.recompression import recompress
-from quorate.broker.restored_batches import check_restored
+from quorate.broker.produce_write import ProduceWrite, find_led, leaders_named_in, refused
 from quorate.broker.transactional_produce import TransactionOfRequest, with_own_records
-from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
-from quorate.metadata.topic_names import INTERNAL_TOPICS
 from quorate.protocol.messages.produce import (
-    LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
-from quorate.records.batch import LocatedBatches, is_transactional
-from quorate.records.validation import check_keys, validate_produced
-from quorate.storage.appending import AppendInfo
 
-_BATCHES_FROM = 3
-_HINTS_FROM = 10
-_TOPIC_IDS_FROM = 13
-_NO_HINT = PartitionProduceResponse().current_leader
+#: At once, later, or none at all where none is wanted.
+_Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None
 
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
@@ -56,16 +42,33 @@ def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Hand
 
 def _serve(
     node: Node, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
-    written = _write(node, context.api_version, request, transaction)
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    write = ProduceWrite(node, context.api_version, request, transaction)
+    if write.proceed() is None:
+        return _answer(node, context, request, write)
+    written = node.record_opening.run(write.finish())
+    context.hold(written)
+    return _answer_after(written, node, context, request, write)
+
+
+async def _answer_after(
+    written: "asyncio.Task[None]", node: Node, context: RequestContext, request: ProduceRequest, write: ProduceWrite
+) -> ProduceResponse | None:
+    await asyncio.shield(written)
+    answer = _answer(node, context, request, write)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _answer(node: Node, context: RequestContext, request: ProduceRequest, write: ProduceWrite) -> _Answer:
+    """Once all is written."""
     throttle_time_ms = node.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
     # Made here, not when the coroutine first runs: the client's time counts from now.
-    pending = _pending(node, request, written.uncommitted) if written.uncommitted else None
-    if pending is not None or written.doubted:
-        return _respond_later(node, context.api_version, request, written, pending, throttle_time_ms=throttle_time_ms)
-    return _response(node, request, written.answers, throttle_time_ms)
+    pending = _pending(node, request, write.uncommitted) if write.uncommitted else None
+    if pending is not None or write.doubted:
+        return _respond_later(node, context.api_version, request, write, pending, throttle_time_ms=throttle_time_ms)
+    return _response(node, request, write.answers, throttle_time_ms)
 
 
 def _pending(node: Node, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
@@ -80,7 +83,7 @@ def _serve_transactional(node: Node, context: RequestContext, request: ProduceRe
     transaction = TransactionOfRequest(
         request,
         api_version,
-        find=partial(_partition, node, api_version),
+        find=partial(find_led, node, api_version),
         verifier=node.transaction_verifier,
         turns=node.producer_turns,
         requires_verification=bool(node.broker_config("transaction.partition.verification.enable")),
@@ -92,9 +95,12 @@ def _serve_transactional(node: Node, context: RequestContext, request: ProduceRe
 
     async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | None":
         await transaction.verify()
-        response = _serve(node, context, kept, transaction)
+        write = ProduceWrite(node, api_version, kept, transaction)
+        if write.proceed() is not None:
+            await write.finish()
+        answer = _answer(node, context, kept, write)
         # Who comes next need not wait until this is committed.
-        return node.loop.create_task(response) if isinstance(response, Coroutine) else response
+        return node.loop.create_task(answer) if isinstance(answer, Coroutine) else answer
 
     return _respond_after(node.producer_turns.run(transaction.producer_id, verify_and_write))
 
@@ -106,117 +112,24 @@ async def _respond_after(
     return await response if isinstance(response, asyncio.Task) else response
 
 
-class _Written(msgspec.Struct, frozen=True):
-    """The answers by position; which of them hold only once committed, and which only from the true leader."""
-
-    answers: list[PartitionProduceResponse] = []
-    uncommitted: list[UncommittedWrite] = []
-    doubted: list[DoubtedRefusal] = []
-
-
-def _write(node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None) -> _Written:
-    """Append what the request has."""
-    refusal = _refusal(api_version, request)
-    now_ms = node.clock.now_ms()
-    acks_all = request.acks == -1
-    written = _Written()
-    answers = written.answers
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            partition: Partition | None = None
-            try:
-                if refusal is not None:
-                    raise refusal
-                partition = _partition(node, api_version, topic, data.index)
-                batch, found = _checked(api_version, partition, data)
-                admit = None
-                if transaction is not None:
-                    admit = partial(transaction.require_admitted, partition, batch)
-                elif is_transactional(batch):
-                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
-                info = partition.append(batch, now_ms, acks_all=acks_all, found=found, admit=admit)
-                if transaction is not None:
-                    transaction.appended(partition)
-            except KafkaError as error:
-                if partition is None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    _put_off_what_follows(node, api_version, topic, data)
-                if partition is not None and is_doubted(error):
-                    assert isinstance(data.records, memoryview)  # It was looked into.
-                    written.doubted.append(DoubtedRefusal.of(len(answers), partition, data.records))
-                answers.append(_refused(node, api_version, topic, data.index, error))
-                continue
-            if partition.high_watermark <= info.last_offset:
-                written.uncommitted.append((len(answers), partition, Offset(info.last_offset + 1)))
-            answers.append(_accepted(data.index, info))
-    return written
-
-
-def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
-    """What is wrong with the request as a whole, and so the answer to each of its partitions."""
-    if api_version < _BATCHES_FROM:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    return None
-
-
-def _put_off_what_follows(node: Node, api_version: int, topic: TopicProduceData, data: PartitionProduceData) -> None:
-    """Where this node has a replica, and so may get to know that it leads before the producer's next batch comes."""
-    if isinstance(data.records, memoryview):
-        with suppress(KafkaError):
-            _replica(node, api_version, topic, data.index).refuse_as_follower(data.records)
-
-
-def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
-    if api_version >= _TOPIC_IDS_FROM:
-        return node.partitions.replica_by_id(topic.topic_id, index)
-    return node.partitions.replica(TopicName(topic.name), PartitionIndex(index))
-
-
-def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
-    partition = _replica(node, api_version, topic, index)
-    if partition.leading is None:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if partition.identity.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Clients cannot write to internal topics.")
-    return partition
-
-
-def _checked(
-    api_version: int, partition: Partition, data: PartitionProduceData
-) -> tuple[memoryview, LocatedBatches | None]:
-    """The batch, proven to be one that may be stored as it is, and where it has been read, what was found."""
-    records, settings = data.records, partition.settings
-    if not isinstance(records, memoryview) or not records:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "The request has no record batch for this partition.")
-    if settings.takes_any_batch:
-        return records, validate_produced(records, produce_version=api_version)
-    if settings.is_being_restored:
-        return check_restored(settings, records, api_version), None
-    validate_produced(records, produce_version=api_version)
-    if settings.log.compacts:
-        check_keys(records)
-    return records if settings.codec is None else recompress(records, settings.codec), None
-
-
 async def _respond_later(
     node: Node,
     api_version: int,
     request: ProduceRequest,
-    written: _Written,
+    write: ProduceWrite,
     pending: PendingProduce | None,
     *,
     throttle_time_ms: int,
 ) -> ProduceResponse:
-    answers = written.answers
-    errors = await refuted(node.metadata, written.doubted)
+    answers = write.answers
+    errors = await refuted(node.metadata, write.doubted)
     if pending is not None:
         errors |= await pending.future
     if errors:
         topics = [topic for topic in request.topic_data for _ in topic.partition_data]
         for position, error in errors.items():
             index = answers[position].index
-            answers[position] = _refused(node, api_version, topics[position], index, error)
+            answers[position] = refused(node, api_version, topics[position], index, error)
     return _response(node, request, answers, throttle_time_ms)
 
 
@@ -224,12 +137,8 @@ def _response(
     node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse], throttle_time_ms: int
 ) -> ProduceResponse:
     remaining = iter(answers)
-    where: Sequence[NodeEndpoint] = ()
-    for answer in answers:
-        if answer.current_leader is not _NO_HINT:
-            leaders = [other.current_leader.leader_id for other in answers if other.current_leader is not _NO_HINT]
-            where = endpoints(node.metadata.image, leaders, NodeEndpoint)
-            break
+    leaders = leaders_named_in(answers)
+    where: Sequence[NodeEndpoint] = endpoints(node.metadata.image, leaders, NodeEndpoint) if leaders else ()
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -241,30 +150,6 @@ def _response(
         ],
         throttle_time_ms=throttle_time_ms,
         node_endpoints=where,
-    )
-
-
-def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        base_offset=info.base_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-
-
-def _refused(
-    node: Node, api_version: int, topic: TopicProduceData, index: int, error: KafkaError
-) -> PartitionProduceResponse:
-    hint = _NO_HINT
-    if api_version >= _HINTS_FROM:
-        image = node.metadata.image
-        name = topic.name or image.topic_names.get(TopicId(topic.topic_id), "")
-        leader = leader_hint(image, name, index, error.code)
-        if leader is not None:
-            hint = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.leader_epoch)
-    return PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, error_message=error.message, current_leader=hint
     )
 
 
