@@ -26,15 +26,21 @@ from quorate.protocol.schema import Request
 from quorate.records.varint import encode_varint
 
 _GZIP, _ZSTD = 1, 4
+_TRANSACTIONAL_ID = "a" * 60 + "!"
 
 
 def frame(request: Request, version: int) -> bytes:
     return b"".join(bytes(part) for part in encode_request(1, "attacker", request, version))
 
 
+def transaction_coordinator() -> bytes:
+    """Makes the topic of the transactions, where there is none yet."""
+    return frame(FindCoordinatorRequest(key_type=1, key=_TRANSACTIONAL_ID), 3)
+
+
 def transactional_id() -> bytes:
     """Makes an id that the pattern of ``list_transactions`` nearly matches."""
-    return frame(InitProducerIdRequest(transactional_id="a" * 60 + "!", transaction_timeout_ms=60_000), 4)
+    return frame(InitProducerIdRequest(transactional_id=_TRANSACTIONAL_ID, transaction_timeout_ms=60_000), 4)
 
 
 def list_transactions() -> bytes:

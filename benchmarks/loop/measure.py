@@ -233,6 +233,7 @@ class _Attacked:
         answers = []
         for node in self._system.nodes.values():
             with Connection(node.address) as connection:
+                connection.ask(attacks.transaction_coordinator())
                 # Correlation id, tags, throttle time, error code.
                 answers.append(connection.ask(attacks.transactional_id())[9:11])
         return b"\0\0" in answers or None
