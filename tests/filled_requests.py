@@ -40,7 +40,7 @@ class _Filler:
         self._nulls = nulls
 
     def message(self, message_type: type[Message], number: int) -> Message:
-        values = {}
+        values: dict[str, Any] = {}
         for field in fields_of(message_type):
             if self._version not in field.versions or field.tag is not None:
                 continue

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from concurrent.futures import Executor
 from typing import Any
 
 

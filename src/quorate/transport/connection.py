@@ -66,6 +66,10 @@ class ConnectionObserver(Protocol):
         ...
 
 
+def _serve_nothing(frame: memoryview) -> None:
+    """Of a connection that is lost."""
+
+
 class ServerConnection(asyncio.BufferedProtocol):
     def __init__(
         self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float], memory: ReceiveMemory
@@ -160,6 +164,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._stop_muting()
         self._ending = True
         self._incoming.close()
+        # Whoever serves the frames knows the connection: without this circle both are freed at once.
+        self._handle = _serve_nothing
         self._observer.connection_closed(self, self._close_reason or (str(exc) if exc else None))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better

@@ -29,6 +29,10 @@ COPY_CHUNK_BYTES = 256 * 1024
 _MAX_BUFFERS = 1024
 
 
+def _nobody_waits() -> None:
+    """The connection is closed, and is not referred to any more."""
+
+
 class Outbox:
     def __init__(self, transport: asyncio.Transport, room: SocketRoom | None, unblocked: Callable[[], None]) -> None:
         self._transport = transport
@@ -65,6 +69,7 @@ class Outbox:
 
     def close(self) -> None:
         self._parts.clear()
+        self._unblocked = _nobody_waits
         if self._room is not None:
             self._room.close()
 

@@ -1,0 +1,148 @@
+"""Full collections stay short however many objects there are, and what comes and goes needs none."""
+
+import asyncio
+import gc
+import struct
+import weakref
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+import uvloop
+
+from quorate.broker.collector import ShortCollections
+from quorate.broker.dispatch import Dispatcher
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.protocol.frames import encode_request
+from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from quorate.protocol.messages.metadata import MetadataRequest
+from quorate.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from quorate.records.builder import build_batch
+from quorate.records.record import Record
+from quorate.transport.connection import ServerConnection
+from quorate.transport.server import ListenerConfig, Server
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle
+
+ALWAYS_LONG = -1.0
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class Collections:
+    """Whether each collection was followed by a freeze, as ``ShortCollections`` sees their time."""
+
+    def __init__(self, *durations_s: float) -> None:
+        self._durations_s = iter(durations_s)
+        self._now_s = 0.0
+        self._is_begun = False
+        self.freezes = 0
+
+    def now_s(self) -> float:
+        if self._is_begun:
+            self._now_s += next(self._durations_s)
+        self._is_begun = not self._is_begun
+        return self._now_s
+
+    def freeze(self) -> None:
+        self.freezes += 1
+
+
+def test_what_survives_a_long_collection_is_frozen(no_collections: None) -> None:
+    collections = Collections(0.009, 0.011, 0.001)
+    short = ShortCollections(collections.freeze, collections.now_s, long_s=0.01)
+    short.install()
+    try:
+        freezes = []
+        for generation in (2, 1, 2, 0, 2):
+            gc.collect(generation)
+            freezes.append(collections.freezes)
+    finally:
+        short.remove()
+    assert freezes == [0, 0, 1, 1, 1]
+
+
+def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: None) -> None:
+    kept = [[number] for number in range(100_000)]
+    short = ShortCollections(long_s=ALWAYS_LONG)
+    short.install()
+    try:
+        assert len(gc.get_objects()) > len(kept)
+        gc.collect()
+        assert len(gc.get_objects()) < 1_000
+        assert gc.get_freeze_count() > len(kept)
+    finally:
+        short.remove()
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_closed_connection_is_freed_without_a_collection(
+    no_collections: None, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def scenario() -> None:
+        random = Random(1)
+        node = SimulatedNode(SimulatedDisk(random), SimulatedClock(), random)
+        await node.start()
+        opened: list[weakref.ref[ServerConnection]] = []
+
+        def open_connection(connection: ServerConnection) -> Dispatcher:
+            opened.append(weakref.ref(connection))
+            return Dispatcher(node.node, connection)
+
+        server = Server(asyncio.get_running_loop(), ListenerConfig(host="127.0.0.1", port=0), open_connection)
+        await server.start()
+        await ask_and_leave(server.port)
+        while server._connections:
+            await asyncio.sleep(0)
+        await settle()
+        assert [connection() for connection in opened] == [None]
+        await server.stop(0)
+
+    loop = make_loop()
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()
+
+
+async def ask_and_leave(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for number in range(3):
+        writer.write(b"".join(bytes(part) for part in encode_request(number, "client", MetadataRequest(), 9)))
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        await reader.readexactly(size)
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_removed_partition_is_freed_without_a_collection(no_collections: None) -> None:
+    async def scenario() -> None:
+        random = Random(1)
+        node = SimulatedNode(SimulatedDisk(random), SimulatedClock(), random)
+        await node.start()
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await node.call(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+        partition = weakref.ref(node.node.partitions.led(TopicName("t"), PartitionIndex(0)))
+        data = [PartitionProduceData(index=0, records=build_batch([Record(Offset(0), 0, b"k", b"v")]))]
+        produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+        await node.call(produce, 9, ProduceResponse)
+        await node.call(DeleteTopicsRequest(topic_names=["t"]), 5, DeleteTopicsResponse)
+        while node.has_work:
+            await node.run_some_work()
+        await settle()
+        assert partition() is None
+
+    asyncio.run(scenario())
