@@ -46,7 +46,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
-        """Carry out the commands together; each has its own outcome. Returns when the image shows the result."""
+        """Carry out the commands in order; each has its own outcome. Returns when the image shows the result."""
 
     @abstractmethod
     async def is_current(self) -> bool:
@@ -95,14 +95,14 @@ def decide_all(
     draft = image
     outcomes: Outcomes = []
     records: list[AnyRecord] = []
-    for command in commands:
+    for number, command in enumerate(commands, 1):
         try:
             decision = controller.decide(draft, command, quorum_leader=quorum_leader)
         except KafkaError as error:
             outcomes.append(error)
             continue
         outcomes.append(decision)
-        if decision.records:
-            records.extend(decision.records)
+        records.extend(decision.records)
+        if decision.records and number < len(commands):
             draft, _ = draft.replay(decision.records, draft.version)
     return outcomes, records

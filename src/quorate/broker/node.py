@@ -180,6 +180,7 @@ class Node:
                 loop=self.loop,
                 clock=self.clock,
                 executor=self._quorum_executor,
+                workers=self.executor,
                 random=self.random,
                 conditions=self.conditions,
                 on_failure=self.fail,

@@ -224,3 +224,29 @@ def test_create_topics_of_20_000_topics_is_a_policy_violation() -> None:
             assert len(answer.topics) == len(topics)
 
     asyncio.run(main())
+
+
+def test_a_topic_of_many_partitions_is_described_in_turns() -> None:
+    async def main() -> None:
+        node = await World().start_node()
+        topic = CreatableTopic(name="big", num_partitions=12 * SLICE_ELEMENTS, replication_factor=1)
+        await node.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, CreateTopicsResponse)
+        turns = CountedTurns(asyncio.get_running_loop())
+        node.node.turns = turns
+        answer = await node.call(MetadataRequest(topics=None), 8, MetadataResponse)
+
+        indexes = [partition.partition_index for partition in answer.topics[0].partitions]
+        assert indexes == list(range(12 * SLICE_ELEMENTS))
+        assert turns.count >= 11
+
+    asyncio.run(main())
+
+
+class CountedTurns(Turns):
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.count = 0
+
+    def next(self) -> "asyncio.Future[None]":
+        self.count += 1
+        return super().next()

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from quorate.broker.api import MAX_ELEMENTS_IN_PARTS, Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.broker.request_parts import SLICE_ELEMENTS
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
 from quorate.metadata.image import MetadataImage, PartitionState, Topic
@@ -110,9 +111,21 @@ def _answer(
 async def _answer_in_turns(
     node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
 ) -> MetadataResponse:
+    described = []
     async with node.large_requests.describing:
-        described = [_described(image, topic) async for topic in node.turns.sliced(topics, _weight)]
+        async for topic in node.turns.sliced(topics, _weight_at_once):
+            if isinstance(topic, Topic) and len(topic.partitions) > SLICE_ELEMENTS:
+                states = node.turns.sliced(sorted(topic.partitions.items()))
+                partitions = [_partition(image, index, state) async for index, state in states]
+                described.append(_known_topic(topic, partitions))
+            else:
+                described.append(_described(image, topic))
     return _response(node, image, described)
+
+
+def _weight_at_once(topic: Topic | MetadataResponseTopic) -> int:
+    """A topic of many partitions takes turns of its own."""
+    return 1 if len(topic.partitions) > SLICE_ELEMENTS else _weight(topic)
 
 
 def _weight(topic: Topic | MetadataResponseTopic) -> int:
@@ -120,7 +133,9 @@ def _weight(topic: Topic | MetadataResponseTopic) -> int:
 
 
 def _described(image: MetadataImage, topic: Topic | MetadataResponseTopic) -> MetadataResponseTopic:
-    return _known_topic(image, topic) if isinstance(topic, Topic) else topic
+    if not isinstance(topic, Topic):
+        return topic
+    return _known_topic(topic, [_partition(image, index, state) for index, state in sorted(topic.partitions.items())])
 
 
 def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataResponseTopic]) -> MetadataResponse:
@@ -154,12 +169,12 @@ def _named_topic(
     return topic
 
 
-def _known_topic(image: MetadataImage, topic: Topic) -> MetadataResponseTopic:
+def _known_topic(topic: Topic, partitions: Sequence[MetadataResponsePartition]) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, state) for index, state in sorted(topic.partitions.items())],
+        partitions=partitions,
     )
 
 

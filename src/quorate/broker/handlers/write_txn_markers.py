@@ -109,5 +109,5 @@ API = Api(
     min_version=1,
     max_version=2,
     handle=handle,
-    parts=(Parts(of=("markers",), into=("markers",)),),
+    parts=(Parts(of=("markers", "topics", "partition_indexes"), into=("markers", "topics", "partitions")),),
 )

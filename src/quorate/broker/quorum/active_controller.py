@@ -1,11 +1,13 @@
 """The controller at work, on the node that leads the quorum and for as long as it does.
 
 Commands are decided on the image that shows everything decided before, one batch after the other: what arrives while
-a batch is being agreed on makes the next batch.
+a batch is being agreed on makes the next batch. A decision about many partitions is made by a worker, as the image that
+it is made on never changes.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 
 import msgspec
 
@@ -14,9 +16,13 @@ from quorate.broker.quorum.entry_payload import encode_records
 from quorate.broker.quorum.errors import NotQuorumLeader
 from quorate.kernel.ids import Offset, Term
 from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.command_costs import cost_of
 from quorate.metadata.commands import Command
 from quorate.metadata.controller import Controller
 from quorate.metadata.records import AnyRecord
+
+#: Decided on the loop at most, some milliseconds.
+DECIDED_AT_ONCE = 300
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -41,7 +47,9 @@ class ActiveController:
         propose: Callable[[bytes, Term], Awaitable[Offset]],
         confirm: Callable[[], Awaitable[Offset]],
         loop: asyncio.AbstractEventLoop,
+        executor: Executor,
     ) -> None:
+        self._executor = executor
         self.leadership = leadership
         self._controller = controller
         self._store = store
@@ -86,9 +94,9 @@ class ActiveController:
         Also an answer that changes nothing waits until a majority knows no newer leader: one that was deposed and does
         not know it yet must not refuse what its successor would grant. Validations see the image as it is.
         """
-        validated = [(one, self._decide(one.commands)[0]) for one in batch if one.validate_only]
+        validated = [(one, (await self._decide(one.commands))[0]) for one in batch if one.validate_only]
         changing = [one for one in batch if not one.validate_only]
-        outcomes, records = self._decide([command for one in changing for command in one.commands])
+        outcomes, records = await self._decide([command for one in changing for command in one.commands])
         version = self._store.image.version
         if records:
             version = Offset(await self._propose(encode_records(records), self.leadership.term) + 1)
@@ -101,8 +109,14 @@ class ActiveController:
             _settle(submission, Submitted(outcomes[:count], version))
             outcomes = outcomes[count:]
 
-    def _decide(self, commands: Sequence[Command]) -> tuple[Outcomes, list[AnyRecord]]:
-        return decide_all(self._controller, self._store.image, commands, self.leadership)
+    async def _decide(self, commands: Sequence[Command]) -> tuple[Outcomes, list[AnyRecord]]:
+        """Nobody else proposes records, so that the image stays as it is until these are proposed."""
+        image = self._store.image
+        if cost_of(image, commands) <= DECIDED_AT_ONCE:
+            return decide_all(self._controller, image, commands, self.leadership)
+        return await self._loop.run_in_executor(
+            self._executor, decide_all, self._controller, image, commands, self.leadership
+        )
 
     def _refuse_queue(self) -> None:
         queue, self._queue = self._queue, []

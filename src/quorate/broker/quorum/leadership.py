@@ -6,6 +6,7 @@ All of it starts when this node has won the quorum and applied everything agreed
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Executor
 from typing import Any, Protocol, assert_never
 
 import msgspec
@@ -64,7 +65,9 @@ class Leadership:
         *,
         session_timeout_ms: int,
         loop: asyncio.AbstractEventLoop,
+        executor: Executor,
     ) -> None:
+        self._executor = executor
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._controller = controller
@@ -102,6 +105,7 @@ class Leadership:
             propose=driver.propose,
             confirm=driver.read_offset,
             loop=self._loop,
+            executor=self._executor,
         )
         image = self._store.image
         if not image.cluster_id:

@@ -26,6 +26,8 @@ from quorate.metadata.snapshot import decode_image, encode_image
 from quorate.raft.entries import Entry, EntryKind
 
 _SUBMIT_TIMEOUT_MS = 15_000
+#: Agreed on in one entry, which every node applies in one turn of its loop. More are submitted part after part.
+COMMANDS_AT_ONCE = 500
 #: By then a quorum that can has elected a leader, and a leader without a majority has resigned.
 _CONFIRM_TIMEOUT_MS = 2_000
 
@@ -54,14 +56,23 @@ class QuorumMetadataStore(MetadataStore):
         self._leader = leader
 
     async def submit(self, commands: Sequence[c.Command], *, validate_only: bool = False) -> Outcomes:
+        outcomes: Outcomes = []
+        for first in range(0, len(commands), COMMANDS_AT_ONCE):
+            some = commands[first : first + COMMANDS_AT_ONCE]
+            try:
+                outcomes += await self._submit(some, validate_only=validate_only)
+            except (NoQuorum, TimeoutError):
+                outcomes += [_timed_out() for _ in commands[first:]]
+                break
+        else:
+            await self._wait_after_creation(commands)
+        return outcomes
+
+    async def _submit(self, commands: Sequence[c.Command], *, validate_only: bool) -> Outcomes:
         repeatable = [self._repeatable(command) for command in commands]
         request = Submit(commands=encode_commands(repeatable), validate_only=validate_only)
         is_joining = any(isinstance(command, c.RegisterBroker) for command in commands)
-        try:
-            outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
-        except (NoQuorum, TimeoutError):
-            return [_timed_out() for _ in commands]
-        await self._wait_after_creation(commands)
+        outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
         if was_repeated:
             pairs = zip(repeatable, outcomes, strict=True)
             return [_after_repeating(self.image, command, outcome) for command, outcome in pairs]

@@ -79,7 +79,10 @@ class RequestServer(Protocol):
 class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     loop: asyncio.AbstractEventLoop
     clock: Clock
+    #: For the metadata log alone.
     executor: Executor
+    #: For what computes for long.
+    workers: Executor
     random: Random
     conditions: Conditions
     #: Told when this node cannot go on: its disk failed, or an invariant is broken.
@@ -126,6 +129,7 @@ class Quorum:
             self.peers,
             session_timeout_ms=session_timeout_ms,
             loop=loop,
+            executor=environment.workers,
         )
         self.leader_calls = LeaderCalls(
             config.node_id,

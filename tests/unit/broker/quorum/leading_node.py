@@ -50,6 +50,7 @@ class LeadingNode:
             self.neighbours,
             session_timeout_ms=SESSION_TIMEOUT_S * 1000,
             loop=self._loop,
+            executor=self.executor,
         )
         self.driver = self._make_driver(disk, entries_between_snapshots)
         self.leadership.connect(self.driver)

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from quorate.broker.metadata_store import InMemoryMetadataStore
-from quorate.broker.quorum.active_controller import ActiveController
+from quorate.broker.quorum.active_controller import DECIDED_AT_ONCE, ActiveController
 from quorate.broker.quorum.entry_payload import decode_records
 from quorate.broker.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -16,6 +16,7 @@ from quorate.metadata import commands as c
 from quorate.metadata.controller import Controller
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.image import MetadataImage
+from tests.simulation.simulated_node import QueuedExecutor
 
 TERM = Term(4)
 
@@ -30,6 +31,7 @@ class Agreement:
         self.store = InMemoryMetadataStore(controller, MetadataImage())
         self.proposals: list[tuple[bytes, Term, asyncio.Future[Offset]]] = []
         self.deposed: NotQuorumLeader | None = None
+        self.workers = QueuedExecutor()
         self.active = ActiveController(
             QuorumLeader(NodeId(1), TERM),
             controller,
@@ -37,6 +39,7 @@ class Agreement:
             propose=self._propose,
             confirm=self._confirm,
             loop=loop,
+            executor=self.workers,
         )
 
     async def _propose(self, payload: bytes, term: Term) -> Offset:
@@ -206,5 +209,45 @@ def test_a_leader_that_was_deposed_refuses_nothing_in_its_own_name() -> None:
         for future in (refused, validated):
             with pytest.raises(NotQuorumLeader):
                 future.result()
+
+    run(scenario)
+
+
+MANY = DECIDED_AT_ONCE + 1
+
+
+@pytest.mark.parametrize(
+    "commands", [[c.CreateTopic(name="big", partition_count=MANY)], [create(f"t{n}") for n in range(MANY)]]
+)
+def test_a_decision_about_many_partitions_is_made_by_a_worker(commands: list[c.Command]) -> None:
+    async def scenario(quorum: Agreement) -> None:
+        done = quorum.submit(*commands)
+        await quorum.settle()
+        assert not quorum.proposals
+        waiting = quorum.submit(create("after"))
+        quorum.workers.run(0)
+        await quorum.settle()
+        quorum.agree()
+        assert len((await done).outcomes) == len(commands)
+        await quorum.settle()
+        quorum.agree()
+        assert (await waiting).outcomes
+        assert sum(len(topic.partitions) for topic in quorum.store.image.topics.values()) == MANY + 1
+
+    run(scenario)
+
+
+def test_a_leader_that_resigns_while_a_worker_decides_proposes_in_its_own_term_only() -> None:
+    async def scenario(quorum: Agreement) -> None:
+        done = quorum.submit(c.CreateTopic(name="big", partition_count=MANY))
+        await quorum.settle()
+        quorum.active.resign()
+        quorum.workers.run(0)
+        await quorum.settle()
+        assert [term for _, term, _ in quorum.proposals] == [TERM]
+        error = NotQuorumLeader("another leads", None)
+        quorum.fail(error)
+        with pytest.raises(NotQuorumLeader):
+            await done
 
     run(scenario)

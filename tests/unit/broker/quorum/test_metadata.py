@@ -12,7 +12,7 @@ from quorate.broker.metadata_store import decide_all
 from quorate.broker.quorum.entry_payload import encode_records
 from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
-from quorate.broker.quorum.metadata import QuorumMetadataStore
+from quorate.broker.quorum.metadata import COMMANDS_AT_ONCE, QuorumMetadataStore
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term, TopicName
 from quorate.metadata import commands as c
@@ -241,5 +241,40 @@ def test_a_snapshot_brings_the_whole_image_and_says_all_that_is_new() -> None:
         assert delta.deleted_topics == (gone,)
         assert [(name.topic, name.partition) for name in delta.changed_leaders] == [("new", 0), ("new", 1)]
         assert delta.changed_brokers == (7,)
+
+    run(scenario)
+
+
+def test_many_commands_are_agreed_on_part_after_part() -> None:
+    """What is agreed on together is applied by every node in one turn of its loop."""
+
+    async def scenario(leader: Leader) -> None:
+        names = [f"topic-{number}" for number in range(2 * COMMANDS_AT_ONCE + 1)]
+        leader.holds_its_log = True
+        asking = asyncio.ensure_future(leader.store.submit([c.CreateTopic(name=name) for name in names]))
+        sizes = []
+        for _ in range(3):
+            while not leader.log:
+                await asyncio.sleep(0)
+            sizes.append(len(leader.image.topics) - sum(sizes))
+            leader.send_log()
+        outcomes = await asking
+        assert sizes == [COMMANDS_AT_ONCE, COMMANDS_AT_ONCE, 1]
+        assert not any(isinstance(outcome, KafkaError) for outcome in outcomes)
+        assert leader.store.image.topics.keys() == set(names)
+
+    run(scenario)
+
+
+def test_without_a_quorum_the_parts_that_are_left_time_out_together() -> None:
+    async def scenario(leader: Leader) -> None:
+        leader.is_gone = True
+        begun = asyncio.get_running_loop().time()
+        outcomes = await leader.store.submit([c.CreateTopic(name=f"t{n}") for n in range(2 * COMMANDS_AT_ONCE)])
+        assert len(outcomes) == 2 * COMMANDS_AT_ONCE
+        assert {outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)} == {
+            ErrorCode.REQUEST_TIMED_OUT
+        }
+        assert asyncio.get_running_loop().time() - begun == 15  # Of virtual time: as long as one part.
 
     run(scenario)
