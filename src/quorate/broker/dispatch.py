@@ -13,11 +13,19 @@ from typing import Any
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.handlers import APIS
 from quorate.broker.handlers.api_versions import unsupported_version_response
-from quorate.broker.large_requests import LARGE_FRAME_BYTES, decode_request, is_large, parts_of
+from quorate.broker.large_requests import (
+    ALL_LEVELS,
+    HOT_ELEMENTS,
+    HOT_LEVELS,
+    LARGE_FRAME_BYTES,
+    decode_request,
+    is_large,
+    parts_of,
+)
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import ApiKey, find_api
-from quorate.protocol.errors import ProtocolError
+from quorate.protocol.errors import ProtocolError, TooManyElements
 from quorate.protocol.frames import (
     RequestHeader,
     decode_request_header,
@@ -51,16 +59,35 @@ class Dispatcher:
                 return self._refuse_version(header)
             if len(frame) > LARGE_FRAME_BYTES and not api.is_hot:
                 return self._decode_later(api, header, frame)
-            request = decode_request(api, header, frame)
+            most = HOT_ELEMENTS if len(frame) > LARGE_FRAME_BYTES else api.max_elements
+            request = decode_request(api, header, frame, most)
             if api.parts and self._node.large_requests.has_enough and parts_of(api, request) is not None:
                 return self._decode_later(api, header, frame)
+        except TooManyElements as error:
+            if api is None or not api.is_hot or len(frame) <= LARGE_FRAME_BYTES:
+                raise self._refused(error) from error
+            return self._decode_in_order(api, header, frame)
         except ProtocolError as error:
             raise self._refused(error) from error
         return self._handle(api, header, request, len(frame))
 
-    def _decode_later(self, api: Api, header: RequestHeader, frame: memoryview) -> "asyncio.Future[Reply | None]":
+    def _decode_in_order(self, api: Api, header: RequestHeader, frame: memoryview) -> "asyncio.Future[Reply | None]":
+        """What comes behind it on the connection waits until it is handled."""
+        handled: asyncio.Future[None] = self._node.loop.create_future()
+        try:
+            finishing = self._decode_later(api, header, frame, handled)
+        except ProtocolError as error:
+            raise self._refused(error) from error
+        self._hold(handled)
+        # Whatever became of it, nobody waits for it longer.
+        finishing.add_done_callback(lambda _: handled.cancel())
+        return finishing
+
+    def _decode_later(
+        self, api: Api, header: RequestHeader, frame: memoryview, handled: "asyncio.Future[None] | None" = None
+    ) -> "asyncio.Future[Reply | None]":
         decoding = self._node.large_requests.decode(api, header, frame)
-        return self._later(api, self._finish_large(api, header, decoding, len(frame)))
+        return self._later(api, self._finish_large(api, header, decoding, len(frame), handled))
 
     def _handle(
         self, api: Api, header: RequestHeader, request: Request, size_bytes: int
@@ -101,11 +128,18 @@ class Dispatcher:
         return api.handle(self._node, context, request)
 
     async def _finish_large(
-        self, api: Api, header: RequestHeader, decoding: Awaitable[Request], size_bytes: int
+        self,
+        api: Api,
+        header: RequestHeader,
+        decoding: Awaitable[Request],
+        size_bytes: int,
+        handled: "asyncio.Future[None] | None",
     ) -> Reply | None:
         try:
             request = await decoding
             result = self._result(api, header, request, size_bytes)
+            if handled is not None and not handled.done():
+                handled.set_result(None)
         except ProtocolError as error:
             raise self._refused(error) from error
         except Exception as error:
@@ -118,7 +152,7 @@ class Dispatcher:
             if response is None:
                 return None
             try:
-                if not api.is_hot and is_large(response):
+                if is_large(response, levels=HOT_LEVELS if api.is_hot else ALL_LEVELS):
                     return await self._node.large_requests.encode(header, response)
                 return encode_response(header.correlation_id, response, header.api_version)
             except ProtocolError as error:

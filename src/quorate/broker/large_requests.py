@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from quorate.broker.api import Api, RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
 from quorate.broker.turns import Turns
+from quorate.kernel.disk import Buffer
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import RequestHeader, encode_response
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: A frame up to this size is decoded where it is, in a few milliseconds at most.
 LARGE_FRAME_BYTES = 32 * 1024
+#: Of a larger frame of Produce or Fetch: most are large for the records alone, and are decoded where they are.
+HOT_ELEMENTS = 2_000
 #: Of any request but Produce: what no client comes near to.
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: Of all requests together that wait to be decoded.
@@ -31,6 +34,9 @@ MAX_WAITING_BYTES = 32 * 1024 * 1024
 _ANSWERED_AT_ONCE = 2
 #: An answer with more elements than this is encoded by a worker.
 LARGE_ANSWER_ELEMENTS = 500
+ALL_LEVELS = 9
+#: Of the answers to Produce and Fetch: topics and partitions.
+HOT_LEVELS = 2
 
 
 class LargeRequests:
@@ -55,17 +61,17 @@ class LargeRequests:
 
     def decode(self, api: Api, header: RequestHeader, frame: memoryview) -> Awaitable[Request]:
         """The request, when a worker has made it. The frame is copied here: the connection reads its next into it."""
-        if len(frame) > MAX_FRAME_BYTES:
+        if len(frame) > MAX_FRAME_BYTES and not api.is_hot:
             raise ProtocolError(f"a request of {len(frame)} bytes, the limit of this API is {MAX_FRAME_BYTES}")
-        if self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
+        if self._waiting_bytes and self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
             raise ProtocolError("too many large requests wait to be read")
         size_bytes = len(frame)
-        decoding = self._loop.create_task(self._decode(api, header, bytes(frame)))
+        decoding = self._loop.create_task(self._decode(api, header, bytearray(frame) if api.is_hot else bytes(frame)))
         self._waiting_bytes += size_bytes
         decoding.add_done_callback(lambda done: self._decoded(done, size_bytes))
         return decoding
 
-    async def _decode(self, api: Api, header: RequestHeader, kept: bytes) -> Request:
+    async def _decode(self, api: Api, header: RequestHeader, kept: Buffer) -> Request:
         if not api.parts:
             return await self._decode_by_worker(api, header, kept)
         async with self._turn_to_decode:
@@ -74,7 +80,7 @@ class LargeRequests:
                 await self._answered.wait()
             return await self._decode_by_worker(api, header, kept)
 
-    async def _decode_by_worker(self, api: Api, header: RequestHeader, kept: bytes) -> Request:
+    async def _decode_by_worker(self, api: Api, header: RequestHeader, kept: Buffer) -> Request:
         async with self._decoding:
             return await self._loop.run_in_executor(self._executor, decode_request, api, header, kept)
 
@@ -116,9 +122,11 @@ class LargeRequests:
         )
 
 
-def decode_request(api: Api, header: RequestHeader, frame: bytes | memoryview) -> Request:
+def decode_request(api: Api, header: RequestHeader, frame: Buffer, max_elements: int | None = None) -> Request:
     # Bytes after the request are passed over, as Apache Kafka does: librdkafka sends some with Metadata.
-    return decode_part(api.request, frame, header.api_version, header.body_position, api.max_elements)[0]
+    return decode_part(api.request, frame, header.api_version, header.body_position, max_elements or api.max_elements)[
+        0
+    ]
 
 
 def parts_of(api: Api, request: Request) -> Parts | None:
@@ -126,12 +134,15 @@ def parts_of(api: Api, request: Request) -> Parts | None:
     return next((parts for parts in api.parts if parts.count(request) > parts.per_part), None)
 
 
-def is_large(message: Message, limit: int = LARGE_ANSWER_ELEMENTS) -> bool:
-    """Whether all arrays of the message together have more elements; looks at no more than it has to."""
-    return _room_left(message, limit) < 0
+def is_large(message: Message, limit: int = LARGE_ANSWER_ELEMENTS, *, levels: int = ALL_LEVELS) -> bool:
+    """Whether all arrays of the message together have more elements; looks at no more than it has to.
+
+    With ``levels`` only so many arrays inside each other are looked at.
+    """
+    return _room_left(message, limit, levels) < 0
 
 
-def _room_left(message: Message, room: int) -> int:
+def _room_left(message: Message, room: int, levels: int) -> int:
     for name, has_inner_arrays in _arrays(type(message)):
         elements = getattr(message, name)
         if elements is None:
@@ -139,9 +150,9 @@ def _room_left(message: Message, room: int) -> int:
         room -= len(elements)
         if room < 0:
             return room
-        if has_inner_arrays:
+        if has_inner_arrays and levels > 1:
             for element in elements:
-                room = _room_left(element, room)
+                room = _room_left(element, room, levels - 1)
                 if room < 0:
                     return room
     return room

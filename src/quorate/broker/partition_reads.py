@@ -12,6 +12,7 @@ from quorate.broker.integrity.sound_reads import WAIT_S
 from quorate.broker.leader_hints import leader_hint
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
+from quorate.broker.turns import Turns
 from quorate.kernel.disk import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
@@ -59,7 +60,26 @@ class PartitionReads:
         self._has_news = False
         self._wake_scheduled = False
         self._enough: asyncio.Future[None] | None = None
-        self.results: list[PartitionData] = [self._read(position) for position in range(len(targets))]
+        self._is_reading = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.results: list[PartitionData] = []
+
+    def read(self) -> None:
+        """All partitions, at once."""
+        self.results = [self._read(position) for position in range(len(self._targets))]
+
+    async def read_in_turns(self, turns: Turns) -> None:
+        """The same for many partitions. What changes before all are read is read again at the end."""
+        self._is_reading = True
+        try:
+            async for position in turns.sliced(range(len(self._targets))):
+                self.results.append(self._read(position))
+        except BaseException:
+            self.unwatch()
+            raise
+        self._is_reading = False
+        if self._changed:
+            self._read_changed()
 
     @property
     def is_enough(self) -> bool:
@@ -87,7 +107,7 @@ class PartitionReads:
 
     def partition_changed(self, partition: Partition) -> None:
         self._changed.update(self._positions[partition])
-        if not self._wake_scheduled:
+        if not self._wake_scheduled and not self._is_reading:
             self._wake_scheduled = True
             self._node.loop.call_soon(self._read_changed)
 
@@ -101,7 +121,11 @@ class PartitionReads:
             self.stop_waiting()
 
     def _end_watch(self, _: "asyncio.Future[None]") -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.unwatch()
+
+    def unwatch(self) -> None:
         for partition in self._positions:
             partition.unwatch(self)
 
@@ -122,6 +146,8 @@ class PartitionReads:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
                 watched.append(position)
+                if self._is_reading:
+                    partition.watch(self)
             try:
                 return self._read_partition(partition, target)
             except (UncheckedSegment, DamagedRecords) as error:

@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 from uuid import UUID
 
 from quorate.kernel.disk import Buffer
-from quorate.protocol.errors import ProtocolError
+from quorate.protocol.errors import ProtocolError, TooManyElements
 
 MAX_STRING_BYTES: Final = 0x7FFF
 """Kafka holds strings to this length in every version, although a flexible one could write more."""
@@ -64,7 +64,7 @@ def refuse_length(field: str, length: int) -> NoReturn:
 
 
 def refuse_elements(field: str) -> NoReturn:
-    raise ProtocolError(f"{field} has more elements than a request may have")
+    raise TooManyElements(f"{field} has more elements than a request may have")
 
 
 def refuse_string(field: str) -> NoReturn:

@@ -93,7 +93,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._close_reason: str | None = None
         self._muted_until = 0.0
         self._unmute_timer: asyncio.TimerHandle | None = None
-        self._is_held = False
+        self._holds = 0
         self.last_active = now()
         self.is_open = False
         self.peer_host = ""
@@ -216,7 +216,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def hold(self, until: "Future[Any]") -> None:
         """Serve no further request until then; replies still go out."""
-        self._is_held = True
+        self._holds += 1
         until.add_done_callback(self._release)
 
     def abort(self, reason: str) -> None:
@@ -305,7 +305,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._serve_what_waits()
 
     def _release(self, _: "Future[Any]") -> None:
-        self._is_held = False
+        self._holds -= 1
         self._serve_what_waits()
 
     def _serve_what_waits(self) -> None:
@@ -323,7 +323,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether no further request is taken for now."""
         return (
             self._ending
-            or self._is_held
+            or self._holds > 0
             or self._unmute_timer is not None
             or self._outbox.is_blocked
             or len(self._pending) >= self._limits.max_requests_in_flight

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from quorate.broker.api import MAX_ELEMENTS
 from quorate.broker.dispatch import Dispatcher
+from quorate.broker.large_requests import HOT_ELEMENTS
 from quorate.broker.partition import Partition
 from quorate.broker.record_opening import SMALL_RECORDS
 from quorate.kernel.errors import ErrorCode
@@ -24,6 +26,7 @@ from quorate.records.attributes import Compression
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records
+from quorate.transport.connection import CloseConnection
 from quorate.transport.outbox import Reply
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle
@@ -274,6 +277,33 @@ def test_one_batch_after_the_other_is_opened() -> None:
         assert len(world.stored()) == 5 * (SMALL_RECORDS + 1)
 
     play(scenario, cleanup_policy="compact")
+
+
+def test_a_request_for_thousands_of_partitions_is_decoded_by_a_worker_and_overtaken_by_nobody() -> None:
+    async def scenario(world: World) -> None:
+        reply = world.send(*[FEW] * HOT_ELEMENTS, acks=0)
+        assert isinstance(reply, asyncio.Future)
+        await settle()
+        assert world.connection.is_held
+        assert not world.stored()
+        await world.node.finish(reply)
+        await settle()
+        assert not world.connection.is_held
+        assert len(world.stored()) == 3
+
+    play(scenario)
+
+
+def test_a_request_that_cannot_be_decoded_holds_its_connection_no_longer() -> None:
+    async def scenario(world: World) -> None:
+        reply = world.send(*[FEW] * (MAX_ELEMENTS + 1), acks=0)
+        assert isinstance(reply, asyncio.Future)
+        with pytest.raises(CloseConnection, match="more elements"):
+            await world.node.finish(reply)
+        await settle()
+        assert not world.connection.is_held
+
+    play(scenario)
 
 
 def opening(node: SimulatedNode) -> Sequence[object]:

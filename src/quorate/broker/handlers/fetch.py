@@ -23,6 +23,8 @@ from quorate.protocol.messages.fetch import (
 )
 
 _ENDPOINTS_FROM = 16
+#: More partitions, of a request or of a session, are read in several turns of the loop.
+_READ_AT_ONCE = 1_000
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> HandlerResult:
@@ -40,10 +42,25 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Handle
         isolation_level=request.isolation_level,
         rack_id=request.rack_id,
     )
+    if len(plan.targets) > _READ_AT_ONCE:
+        return _respond_in_turns(node, context, plan, reads, request.max_wait_ms)
+    reads.read()
     if reads.is_enough or (request.max_wait_ms <= 0 and not reads.is_held_up):
         return _response(node, context, plan, reads)
     # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
     return _respond_later(node, context, plan, reads, reads.wait(request.max_wait_ms))
+
+
+async def _respond_in_turns(
+    node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads, max_wait_ms: int
+) -> FetchResponse:
+    await reads.read_in_turns(node.turns)
+    if reads.is_enough or (max_wait_ms <= 0 and not reads.is_held_up):
+        reads.unwatch()
+    else:
+        await reads.wait(max_wait_ms)
+        reads.end()
+    return _response(node, context, plan, reads)
 
 
 async def _respond_later(

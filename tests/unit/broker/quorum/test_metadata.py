@@ -252,7 +252,7 @@ def test_many_commands_are_agreed_on_part_after_part() -> None:
         names = [f"topic-{number}" for number in range(2 * COMMANDS_AT_ONCE + 1)]
         leader.holds_its_log = True
         asking = asyncio.ensure_future(leader.store.submit([c.CreateTopic(name=name) for name in names]))
-        sizes = []
+        sizes: list[int] = []
         for _ in range(3):
             while not leader.log:
                 await asyncio.sleep(0)
