@@ -104,12 +104,15 @@ class SimulatedNode:
     def send(self, request: Request, version: int) -> "asyncio.Future[Reply | None]":
         """Hand a request to the node; the future is its reply, when it comes."""
         frame = bytearray(b"".join(cast(list[bytes], encode_request(1, "client", request, version))[0:]))[4:]
-        reply = self._dispatcher(memoryview(frame))
+        reply = self.dispatch(memoryview(frame))
         if isinstance(reply, asyncio.Future):
             return reply
         done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         done.set_result(reply)
         return done
+
+    def dispatch(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
+        return self._dispatcher(frame)
 
     async def call(self, request: Request, version: int, response_type: type[R]) -> R:
         """Send a request and run whatever its answer needs."""
