@@ -161,6 +161,7 @@ class ReceiveBuffer:
         self._needed = 4
         self.let_go()
         self._memory.leave(self)
+        self._on_memory = None  # It knows the connection: both are freed without a collection.
 
     def let_go(self) -> None:
         self._memory.use_spare(self)
