@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -65,28 +66,24 @@ class Nodes(Protocol):
 
 class Flipped(msgspec.Struct, frozen=True):
     flip: Flip
-    was: int
     inode: int
+    #: Of the file up to the flipped bit; behind it the file may grow.
+    digest: bytes
 
     @classmethod
     def carried_out(cls, flip: Flip) -> "Flipped":
         path = Path(flip.path)
-        was = _byte_at(path, flip.position)
-        assert was is not None
-        flipped = cls(flip, was, path.stat().st_ino)
         carry_out(flip)
-        return flipped
+        return cls(flip, path.stat().st_ino, _digest(path, flip.position))
 
     @property
     def is_repaired(self) -> bool:
-        """The file is gone or another one, or the byte is what it was."""
+        """The file is gone, or another one, or says something else."""
         path = Path(self.flip.path)
         try:
-            if path.stat().st_ino != self.inode:
-                return True
+            return path.stat().st_ino != self.inode or _digest(path, self.flip.position) != self.digest
         except FileNotFoundError:
             return True
-        return _byte_at(path, self.flip.position) in (None, self.was)
 
 
 class Campaign:
@@ -240,11 +237,9 @@ class Campaign:
         eventually(is_in_sync, "all replicas to be in sync", _HEALED_WITHIN_S)
 
 
-def _byte_at(path: Path, position: int) -> int | None:
+def _digest(path: Path, position: int) -> bytes:
     with path.open("rb") as file:
-        file.seek(position)
-        content = file.read(1)
-    return content[0] if content else None
+        return sha256(file.read(position + 1)).digest()
 
 
 class ProcessNodes:
