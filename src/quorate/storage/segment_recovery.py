@@ -12,7 +12,6 @@ from quorate.storage.index_repair import find_unreadable, note_stored_batches
 from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
 
-_START = Offset(0)
 #: Where a log may end whose end is not known.
 _NO_END = Offset(2**63 - 1)
 
@@ -24,27 +23,18 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover_segment(
-    segment: Segment,
-    recovery_point: Offset,
-    index_interval_bytes: int,
-    on_batch: Callable[[BatchHeader], None],
-    *,
-    known_end: Offset = _START,
+    segment: Segment, recovery_point: Offset, index_interval_bytes: int, on_batch: Callable[[BatchHeader], None]
 ) -> ScanResult:
-    """Leave good batches only, indexed and durable. ``on_batch`` sees each batch from the recovery point on.
+    """Leave good batches only, indexed and durable. ``on_batch`` sees each batch that was checked.
 
-    Below ``known_end`` everything is known to have been durable: what cannot be read there is damage, not the end.
+    Below the recovery point everything was durable: what cannot be read there is damage, not the end of the log.
     """
     file_size = segment.file.size()
-    trusted_end = max(recovery_point, known_end)
     known = _stored_checksums(segment, file_size)
-    if known is not None and known.end_offset == trusted_end:
-        next_offset = _skip_summed_up(segment, known, trusted_end, index_interval_bytes)
+    if known is not None and known.end_offset == recovery_point:
+        next_offset = _skip_summed_up(segment, known, recovery_point, index_interval_bytes)
     else:
-        next_offset = _skip_trusted(segment, file_size, trusted_end, index_interval_bytes)
-        if trusted_end > recovery_point:
-            for _, header in segment.headers_from(segment.position_of(recovery_point)):
-                on_batch(header)
+        next_offset = _skip_trusted(segment, file_size, recovery_point, index_interval_bytes)
     checked_from = segment.size_bytes
     segment.is_checked = checked_from == 0
     reason = None
@@ -58,7 +48,7 @@ def recover_segment(
         reason = f"segment {segment.base_offset}, position {segment.size_bytes}: {error}"
         segment.cut(segment.size_bytes)
     else:
-        if segment.size_bytes > checked_from or trusted_end > recovery_point:
+        if segment.size_bytes > checked_from:
             segment.file.sync()  # A killed process leaves data that is whole, but perhaps not on the disk yet.
         if segment.base_offset < recovery_point:
             # Offsets below were given out, also those whose records were compacted away: never a second time.
@@ -89,12 +79,12 @@ def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offse
     return end_offset
 
 
-def _skip_trusted(segment: Segment, file_size: int, trusted_end: Offset, index_interval_bytes: int) -> Offset:
-    """Set the segment to what is below ``trusted_end``, noted anew; return the lowest offset that may follow.
+def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset, index_interval_bytes: int) -> Offset:
+    """Set the segment to what is below ``recovery_point``, noted anew; return the lowest offset that may follow.
 
     Nothing tells whether its indexes are still what was stored, and after a crash they may be torn.
     """
-    position, end_offset = _trusted_part(segment, file_size, trusted_end)
+    position, end_offset = _trusted_part(segment, file_size, recovery_point)
     segment.damage = ()
     if position == 0:
         segment.reset()
@@ -105,21 +95,21 @@ def _skip_trusted(segment: Segment, file_size: int, trusted_end: Offset, index_i
     return end_offset
 
 
-def _trusted_part(segment: Segment, file_size: int, trusted_end: Offset) -> tuple[int, Offset]:
-    """Where the batches below ``trusted_end`` end in the file, and the offset that comes after them."""
-    if segment.base_offset >= trusted_end:
+def _trusted_part(segment: Segment, file_size: int, recovery_point: Offset) -> tuple[int, Offset]:
+    """Where the batches below ``recovery_point`` end in the file, and the offset that comes after them."""
+    if segment.base_offset >= recovery_point:
         return 0, segment.base_offset
     sound_end, following, next_sound = 0, segment.base_offset, file_size
     for position, header in _readable_headers(segment, file_size):
-        if header.base_offset >= trusted_end:
+        if header.base_offset >= recovery_point:
             next_sound = position
             break
-        if header.next_offset > trusted_end:
+        if header.next_offset > recovery_point:
             return 0, segment.base_offset  # Whatever this is, it is not what was trusted.
         sound_end, following = position + header.size_bytes, header.next_offset
     # What cannot be read comes after what is trusted if all of that is there, or if its header says so.
-    is_all = following == trusted_end or _base_offset_at(segment, sound_end) >= trusted_end
-    return (sound_end if is_all else next_sound), trusted_end
+    is_all = following == recovery_point or _base_offset_at(segment, sound_end) >= recovery_point
+    return (sound_end if is_all else next_sound), recovery_point
 
 
 def _base_offset_at(segment: Segment, position: int) -> Offset:
