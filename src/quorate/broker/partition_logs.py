@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from quorate.broker.config import Durability
 from quorate.broker.log_jobs import LogJobs
 from quorate.broker.partition_folders import partition_folder, partition_index
 from quorate.kernel.disk import Disk
@@ -41,10 +42,13 @@ class PartitionLogs:
         node_id: NodeId,
         disk: Disk,
         *,
+        durability: Durability,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         on_failure: Callable[[Exception], None],
     ) -> None:
+        #: With ``os`` records count before a sync has stored the epoch that they are of.
+        self._trusts_epochs = durability is Durability.OS
         self._data_dir = data_dir
         self._node_id = node_id
         self._disk = disk
@@ -115,7 +119,9 @@ class PartitionLogs:
             return reserved
         try:
             self._make_way(directory, identity, opening.image)
-            log = PartitionLog.open(self._disk, directory, opening.config, trusts_disk=False)
+            log = PartitionLog.open(
+                self._disk, directory, opening.config, trusts_disk=False, trusts_epochs=self._trusts_epochs
+            )
             if read_topic_id(self._disk, directory) is None:
                 log.store_topic_id(identity.topic_id)
         except (OSError, KafkaError) as error:

@@ -69,7 +69,13 @@ class Partitions:
         self._image = MetadataImage()
         self._by_name: dict[PartitionName, Partition | OfflinePartition] = {}
         self._logs = PartitionLogs(
-            config.data_dir, config.view.node_id, disk, loop=loop, executor=executor, on_failure=on_failure
+            config.data_dir,
+            config.view.node_id,
+            disk,
+            durability=config.durability,
+            loop=loop,
+            executor=executor,
+            on_failure=on_failure,
         )
         #: Being opened, or gone from here while their folders are still there: looked at again when that is done.
         self._busy: set[PartitionName] = set()

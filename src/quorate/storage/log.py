@@ -52,12 +52,15 @@ class PartitionLog:
         self.recovery = recovery
 
     @classmethod
-    def open(cls, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True) -> "PartitionLog":
+    def open(
+        cls, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True, trusts_epochs: bool = True
+    ) -> "PartitionLog":
         """Open the log, making its folder if there is none, and recover it from whatever its last end was.
 
-        Where the disk is not trusted, what is found there is not read before it was checked: see ``next_check``.
+        Where the disk is not trusted, what is found there is not read before it was checked: see ``begin_check``. Where
+        nothing counts before a sync has stored its epoch, a batch of an epoch that was not stored is not kept.
         """
-        return cls(*recover(disk, directory, config, trusts_disk=trusts_disk))
+        return cls(*recover(disk, directory, config, trusts_disk=trusts_disk, trusts_epochs=trusts_epochs))
 
     @property
     def directory(self) -> str:

@@ -61,11 +61,11 @@ class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover(
-    disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True
+    disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True, trusts_epochs: bool = True
 ) -> tuple[LogState, RecoverySummary]:
     disk.make_directory(directory)
     finish_swaps(disk, directory)
-    recovery = _Recovery(disk, directory, config, trusts_disk=trusts_disk)
+    recovery = _Recovery(disk, directory, config, trusts_disk=trusts_disk, trusts_epochs=trusts_epochs)
     recovery.load_segments()
     return recovery.finish(), recovery.summary()
 
@@ -73,8 +73,11 @@ def recover(
 class _Recovery:
     """The steps of one recovery and what they found so far."""
 
-    def __init__(self, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool, trusts_epochs: bool
+    ) -> None:
         self._trusts_disk = trusts_disk
+        self._trusts_epochs = trusts_epochs
         self._repaired: list[str] = []
         self._disk = disk
         self._directory = directory
@@ -232,11 +235,23 @@ class _Recovery:
 
     def _scan(self, segment: Segment) -> None:
         self._check_transactions(segment, is_active=True)
-        result = recover_segment(segment, self._recovery_point, self._config.index_interval_bytes, self._note_epoch)
+        result = recover_segment(
+            segment,
+            self._recovery_point,
+            self._config.index_interval_bytes,
+            self._note_epoch,
+            stored_epochs=None if self._trusts_epochs else self._readable_epochs(),
+        )
         self._reason = result.reason
         self._truncated_bytes += result.truncated_bytes
         self._log_end = result.end_offset
         self._scanned.append(segment)
+
+    def _readable_epochs(self) -> list[EpochStart] | None:
+        try:
+            return read_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
+        except KafkaError:
+            return None  # Damaged: the batches tell.
 
     def _note_epoch(self, header: BatchHeader) -> None:
         epoch = header.partition_leader_epoch

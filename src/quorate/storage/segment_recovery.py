@@ -1,6 +1,6 @@
 """Checking one segment from the recovery point on, and cutting it off before the first batch that is not good."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -8,6 +8,8 @@ from quorate.kernel.ids import Offset
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches
+from quorate.storage.checkpoints import EpochStart
+from quorate.storage.damage import epoch_at
 from quorate.storage.index_repair import find_unreadable, note_stored_batches
 from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
@@ -23,9 +25,16 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover_segment(
-    segment: Segment, recovery_point: Offset, index_interval_bytes: int, on_batch: Callable[[BatchHeader], None]
+    segment: Segment,
+    recovery_point: Offset,
+    index_interval_bytes: int,
+    on_batch: Callable[[BatchHeader], None],
+    *,
+    stored_epochs: Sequence[EpochStart] | None = None,
 ) -> ScanResult:
     """Leave good batches only, indexed and durable. ``on_batch`` sees each batch that was checked.
+
+    No CRC covers the leader epoch of a batch. Where ``stored_epochs`` are given they tell those of all that is durable.
 
     Below the recovery point everything was durable: what cannot be read there is damage, not the end of the log.
     """
@@ -41,6 +50,11 @@ def recover_segment(
     try:
         for position, header, _ in read_batches(segment.file, checked_from, file_size):
             _require_follows(segment, header, next_offset)
+            if (
+                stored_epochs is not None
+                and epoch_at(stored_epochs, header.base_offset) != header.partition_leader_epoch
+            ):
+                raise CorruptBatch(f"batch of epoch {header.partition_leader_epoch}, which was not stored")
             segment.note(PlacedBatch.of(header), position, index_interval_bytes)
             on_batch(header)
             next_offset = header.next_offset

@@ -79,9 +79,9 @@ def test_creating_many_partitions_opens_no_log_on_the_loop(monkeypatch: pytest.M
     opened = list[str]()
     really_open = PartitionLog.open
 
-    def note(disk: SimulatedDisk, directory: str, config: LogConfig, *, trusts_disk: bool) -> PartitionLog:
+    def note(disk: SimulatedDisk, directory: str, config: LogConfig, **trust: bool) -> PartitionLog:
         opened.append(directory)
-        return really_open(disk, directory, config, trusts_disk=trusts_disk)
+        return really_open(disk, directory, config, **trust)
 
     async def scenario(node: SimulatedNode, _: SimulatedDisk) -> None:
         monkeypatch.setattr(PartitionLog, "open", note)

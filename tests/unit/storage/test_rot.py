@@ -274,3 +274,16 @@ def test_an_index_that_has_rotted_since_it_was_stored_is_not_sealed(disk: Simula
     log = open_untrusted(disk, ONE_SEGMENT)
     assert check_all(disk, log) == []
     assert values_in(log) == [*VALUES, b"later"]
+
+
+def test_after_a_crash_a_batch_of_an_epoch_that_was_never_stored_is_cut_off(disk: SimulatedDisk) -> None:
+    """No CRC covers the epoch, and nothing sums up a log that was not closed."""
+    log = open_untrusted(disk, ONE_SEGMENT)
+    log.assign_epoch_start(LeaderEpoch(1))
+    append_values(log, *VALUES)
+    log.sync()
+    disk.rot(f"{FIRST}.log", 6 * SIZE_BYTES + 15, 1)
+
+    log = PartitionLog.open(disk, DIRECTORY, ONE_SEGMENT, trusts_disk=False, trusts_epochs=False)
+    assert log.log_end_offset == 6
+    assert log.epochs == [(1, 0)]
