@@ -14,7 +14,8 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from quorate.backup.storage import ObjectInfo, open_storage
+from quorate.backup.errors import StorageError
+from quorate.backup.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, object_name_parts, open_storage
 from quorate.backup.storage_errors import explain
 from quorate.backup.storage_url import ParsedUrl, StorageLocation
 from quorate.kernel.disk import Buffer
@@ -54,28 +55,33 @@ class CloudStorage:
 
     def put_if_absent(self, name: str, content: bytes) -> None:
         with self.errors_told("write", name):
-            obstore.put(self.store, name, content, mode="create")
+            obstore.put(self.store, _checked(name), content, mode="create")
 
     def replace(self, name: str, content: bytes) -> None:
         with self.errors_told("write", name):
-            obstore.put(self.store, name, content, mode="overwrite")
+            obstore.put(self.store, _checked(name), content, mode="overwrite")
 
     def open_upload(self, name: str) -> "CloudUpload":
         return CloudUpload(self, name)
 
     def read(self, name: str) -> bytes:
         with self.errors_told("read", name):
-            return bytes(obstore.get(self.store, name).bytes())
+            found = obstore.get(self.store, _checked(name))
+            if found.meta["size"] > MAX_WHOLE_OBJECT_BYTES:
+                raise StorageError(
+                    f"{self.url_of(name)} has {found.meta['size']} bytes, more than any object of its kind"
+                )
+            return bytes(found.bytes())
 
     def read_range(self, name: str, position: int, length: int) -> Buffer:
         if length == 0:
             return b""
         with self.errors_told("read", name):
-            return memoryview(obstore.get_range(self.store, name, start=position, length=length))
+            return memoryview(obstore.get_range(self.store, _checked(name), start=position, length=length))
 
     def info(self, name: str) -> ObjectInfo:
         with self.errors_told("read", name):
-            return _info(obstore.head(self.store, name))
+            return _info(obstore.head(self.store, _checked(name)))
 
     def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
         with self.errors_told("list", prefix):
@@ -90,7 +96,7 @@ class CloudStorage:
 
     def delete(self, name: str) -> None:
         with self.errors_told("delete", name), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self.store, name)
+            obstore.delete(self.store, _checked(name))
 
     @contextmanager
     def errors_told(self, action: str, name: str) -> Iterator[None]:
@@ -104,7 +110,9 @@ class CloudUpload:
     def __init__(self, storage: CloudStorage, name: str) -> None:
         self._storage = storage
         self._name = name
-        self._writer = obstore.open_writer(storage.store, name, buffer_size=PART_BYTES, max_concurrency=PARTS_IN_FLIGHT)
+        self._writer = obstore.open_writer(
+            storage.store, _checked(name), buffer_size=PART_BYTES, max_concurrency=PARTS_IN_FLIGHT
+        )
         self._ended = False
 
     def write(self, pieces: Iterable[Buffer]) -> None:
@@ -144,6 +152,11 @@ def _open_store(location: StorageLocation, parsed: ParsedUrl) -> "ObjectStore":
     if endpoint is None:
         return AzureStore(parsed.bucket, prefix=prefix, client_options=options, retry_config=_RETRIES)
     return AzureStore(parsed.bucket, prefix=prefix, endpoint=endpoint, client_options=options, retry_config=_RETRIES)
+
+
+def _checked(name: str) -> str:
+    object_name_parts(name)
+    return name
 
 
 def _info(meta: "ObjectMeta") -> ObjectInfo:

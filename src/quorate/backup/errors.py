@@ -45,6 +45,10 @@ class StorageError(BackupError):
     """The object storage refused or failed."""
 
 
+class NameRefused(StorageError):
+    """The storage cannot have an object of this name, or not there. It says nothing about other objects."""
+
+
 class ObjectNotFound(StorageError):
     pass
 

@@ -8,8 +8,12 @@ from typing import Protocol
 
 import msgspec
 
+from quorate.backup.errors import NameRefused
 from quorate.backup.storage_url import StorageLocation, parse_url
 from quorate.kernel.disk import Buffer
+
+#: An object that is read whole is no larger: manifests, decisions, plans, maps. Segments are read in ranges.
+MAX_WHOLE_OBJECT_BYTES = 512 * 1024 * 1024
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +37,10 @@ class Upload(Protocol):
 
 
 class ObjectStorage(Protocol):
-    """Names are relative to the location. Every failure is a ``StorageError`` with one clear sentence."""
+    """Names are relative to the location, and none leads out of it (``object_name_parts``).
+
+    Every failure is a ``StorageError`` with one clear sentence.
+    """
 
     @property
     def location(self) -> StorageLocation: ...
@@ -55,7 +62,7 @@ class ObjectStorage(Protocol):
     def open_upload(self, name: str) -> Upload: ...
 
     def read(self, name: str) -> bytes:
-        """All of an object; ``ObjectNotFound`` where there is none."""
+        """All of an object; ``ObjectNotFound`` where there is none. Not for segments, which may be larger than that."""
         ...
 
     def read_range(self, name: str, position: int, length: int) -> Buffer:
@@ -83,11 +90,20 @@ def open_storage(location: StorageLocation) -> ObjectStorage:
     if parsed.scheme == "file":
         from quorate.backup.local_storage import LocalStorage
 
-        return LocalStorage(location, parsed.path)
+        root = parsed.path if location.root_url is None else parse_url(location.root_url).path
+        return LocalStorage(location, root, [part for part in parsed.path[len(root) :].split("/") if part])
     # Imported late: loading it costs memory that a backup into a local directory can do without.
     from quorate.backup.cloud_storage import CloudStorage
 
     return CloudStorage(location, parsed)
+
+
+def object_name_parts(name: str) -> list[str]:
+    """What stands between the slashes of an object's name; ``NameRefused`` unless it names something below a folder."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or not part.isprintable() for part in parts):
+        raise NameRefused(f"{name!r} cannot be the name of an object: it does not name one below a storage's root")
+    return parts
 
 
 class StoredObject:

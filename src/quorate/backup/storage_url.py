@@ -16,9 +16,10 @@ class StorageLocation(msgspec.Struct, frozen=True):
 
     url: str
     endpoint: str | None = None
+    root_url: str | None = None  # The part of the URL that the user named, where it is not all of it.
 
     def below(self, folder: str) -> "StorageLocation":
-        return StorageLocation(f"{self.url.rstrip('/')}/{folder}", self.endpoint)
+        return StorageLocation(f"{self.url.rstrip('/')}/{folder}", self.endpoint, self.root_url or self.url)
 
 
 class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,13 +35,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         made.append(("sync", Path(os.readlink(f"/proc/self/fd/{file}")).name))
         fsync(file)
 
-    def noting_rename(source: str, target: str) -> None:
+    def noting_rename(source: str, target: str, **options: int) -> None:
         made.append(("rename", Path(target).name))
-        rename(source, target)
+        rename(source, target, **options)
 
-    def noting_link(source: str, target: str) -> None:
+    def noting_link(source: str, target: str, **options: int) -> None:
         made.append(("link", Path(target).name))
-        link(source, target)
+        link(source, target, **options)
 
     monkeypatch.setattr(os, "fsync", noting_fsync)
     monkeypatch.setattr(os, "rename", noting_rename)
@@ -131,8 +131,8 @@ def test_a_failing_disk_is_told_in_one_sentence_and_nothing_is_left(
     def fail(*args: object, **kwargs: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    def fail_to_open_for_writing(path: str, flags: int, *args: int) -> int:
-        return fail() if flags & os.O_WRONLY else real_open(path, flags, *args)
+    def fail_to_open_for_writing(path: str, flags: int, *args: int, **options: int | None) -> int:
+        return fail() if flags & os.O_WRONLY else real_open(path, flags, *args, **options)
 
     monkeypatch.setattr(os, call, fail_to_open_for_writing if call == "open" else fail)
 

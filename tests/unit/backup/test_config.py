@@ -56,7 +56,7 @@ def test_every_key_has_a_default_where_one_can_serve() -> None:
     assert (config.codec, config.backup.segment_max_bytes) == (FrameCodec.ZSTD, 134_217_728)
     assert (config.backup.consumer_groups, config.backup.rate_limit_bytes_per_second) == (True, None)
     assert (config.spark.master, config.spark.remote, config.spark.conf) == ("local[*]", None, {})
-    assert config.location == StorageLocation("file:///var/backups/nightly")
+    assert config.location == StorageLocation("file:///var/backups").below("nightly")
 
 
 def test_every_key_of_a_full_file_is_read() -> None:
