@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifest import Gap, Manifest, PartitionEntry, SegmentEntry, TopicEntry
+from quorate.backup.object_names import is_name_of_segment, is_safe_segment
 
 
 def check_manifest(manifest: Manifest) -> None:
@@ -14,12 +15,14 @@ def check_manifest(manifest: Manifest) -> None:
         raise DamagedManifest(f"manifest {manifest.number} names one life of a topic twice")
     seen: set[str] = set()
     for topic in manifest.topics:
+        if not is_safe_segment(topic.name):
+            raise DamagedManifest(f"manifest {manifest.number} has a topic {topic.name!r}, which no cluster can have")
         indexes = [partition.partition for partition in topic.partitions]
         if indexes != sorted(set(indexes)) or any(index >= topic.partition_count for index in indexes):
             raise DamagedManifest(f"manifest {manifest.number}: topic {topic.name} has partitions out of order")
         for partition in topic.partitions:
             _check_partition(manifest, topic, partition)
-            _check_names(manifest, partition, seen)
+            _check_names(manifest, topic, partition, seen)
 
 
 def coverage(partition: PartitionEntry) -> list[SegmentEntry | Gap]:
@@ -48,9 +51,15 @@ def _check_partition(manifest: Manifest, topic: TopicEntry, partition: Partition
             raise DamagedManifest(f"{place}: offset {after.first_offset} is in two segments")
 
 
-def _check_names(manifest: Manifest, partition: PartitionEntry, seen: set[str]) -> None:
+def _check_names(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry, seen: set[str]) -> None:
+    """Names lead to objects that are read and deleted: none is believed that does not follow from the rest."""
     superseded = [segment for tail in partition.superseded for segment in tail.segments]
     for segment in [*partition.segments, *superseded]:
+        if not is_name_of_segment(segment.name, topic.name, topic.topic_id, partition.partition, segment.start_offset):
+            raise DamagedManifest(
+                f"manifest {manifest.number}: partition {topic.name}-{partition.partition} names {segment.name!r}, "
+                f"which is not the name of its segment at offset {segment.start_offset}"
+            )
         if segment.name in seen:
             raise DamagedManifest(f"manifest {manifest.number} names {segment.name} twice")
         seen.add(segment.name)

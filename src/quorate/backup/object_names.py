@@ -1,12 +1,18 @@
 """How the objects of a backup are named, below its folder. Pure.
 
-A segment's name ends with the attempt that wrote it, so that a task which runs twice never writes one object twice.
+A segment's name ends with the attempt that wrote it, so that a task which runs twice never writes one object twice. All
+before that follows from what the segment holds, so a name that a manifest gives is checked against it.
+
+Every name fits: a part of it is never longer than what file systems take (255 bytes), and of two topics whose names
+differ only in case, or behind where a name was cut, each has a folder of its own, by the topic's id or by a hash of the
+name where clusters have no ids.
 """
 
+import hashlib
 import re
 
-from quorate.backup.errors import BackupError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
+from quorate.backup.errors import NameRefused
+from quorate.kernel.ids import NO_TOPIC_ID, Offset, PartitionIndex, TopicId, TopicName
 
 MANIFESTS = "manifests/"
 TOPICS = "topics/"
@@ -20,7 +26,12 @@ _CHECKPOINT = re.compile(r"manifests/(\d{6,})\.checkpoint\.json")
 _PRUNED_RANGE = re.compile(r"manifests/(\d{6,})-(\d{6,})\.pruned")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_SEGMENT = re.compile(
+    r"topics/[A-Za-z0-9._-]{1,180}(~[0-9a-f]{16})?~[0-9a-f-]{36}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{1,100}\.qseg"
+)
 _RUN_OF_SEGMENT = re.compile(r"topics/.*/\d{20}-([A-Za-z0-9_]+)-[^/]*")
+_LABEL_LENGTH = 180  # With a hash and an id behind it, a folder's name has 235 characters at most.
+_HASH_LENGTH = 16
 _RUN_LENGTH = 8
 _UNIQUE_LENGTH = 12
 
@@ -77,13 +88,32 @@ def segment_name(
 
 
 def is_segment_name(name: str) -> bool:
-    return name.startswith(TOPICS)
+    """Whether a segment can have this name, be it of any topic."""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def is_name_of_segment(
+    name: str, topic: TopicName, topic_id: TopicId, partition: PartitionIndex, base_offset: Offset
+) -> bool:
+    """Whether it is what ``segment_name`` makes of these, for some attempt."""
+    begin = f"{partition_folder(topic, topic_id, partition)}{base_offset:020d}-"
+    attempt = name.removeprefix(begin).removesuffix(".qseg")
+    return name == f"{begin}{attempt}.qseg" and _ATTEMPT.fullmatch(attempt) is not None
 
 
 def partition_folder(topic: TopicName, topic_id: TopicId, partition: PartitionIndex) -> str:
     if not is_safe_segment(topic):
-        raise BackupError(f"topic name {topic!r} cannot be used in an object's name")
-    return f"{TOPICS}{topic}~{topic_id}/{partition}/"
+        raise NameRefused(f"topic name {topic!r} cannot be used in an object's name")
+    is_told_apart = topic_id != NO_TOPIC_ID and len(topic) <= _LABEL_LENGTH
+    label = topic if is_told_apart else topic_label(topic)
+    return f"{TOPICS}{label}~{topic_id}/{partition}/"
+
+
+def topic_label(topic: TopicName) -> str:
+    """A part of a path that no other topic has, and that fits also where a suffix follows."""
+    if not is_safe_segment(topic):
+        raise NameRefused(f"topic name {topic!r} cannot be used in an object's name")
+    return f"{topic[:_LABEL_LENGTH]}~{hashlib.sha256(topic.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
 def probe_name(run_id: str) -> str:

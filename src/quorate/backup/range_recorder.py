@@ -86,6 +86,20 @@ class RangeRecorder:
         else:
             reached = min(self.next_offset, self._range.end_offset)
         self._close_piece(reached)
+        return self._result(reached, failure)
+
+    def finish_with_what_is_stored(self, failure: str) -> RangeResult:
+        """The storage does not take this partition's next object: what is in segments already counts."""
+        self._sink.abort()
+        reached = max(self._piece_start, self._sink.stored_offset)
+        self._close_piece(reached)
+        return self._result(reached, failure)
+
+    def abort(self) -> None:
+        """Give up; never fails."""
+        self._sink.abort()
+
+    def _result(self, reached: Offset, failure: str | None) -> RangeResult:
         return RangeResult(
             key=self._key,
             attempt=self._attempt,
@@ -96,10 +110,6 @@ class RangeRecorder:
             aborted_transactions=sorted(self._aborted),
             failure=failure,
         )
-
-    def abort(self) -> None:
-        """Give up; never fails."""
-        self._sink.abort()
 
     def _advance(self, offset: Offset) -> None:
         self.next_offset = max(self.next_offset, offset)

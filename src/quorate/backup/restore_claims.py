@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
+from quorate.backup.object_names import topic_label
 from quorate.backup.storage import ObjectStorage
 from quorate.kernel.ids import PartitionIndex, TopicName
 
@@ -52,7 +53,7 @@ class PartitionClaim:
     ) -> None:
         self._storage = storage
         self._run_number = run_number
-        self._folder = f"{restore_id}/claims/{topic}/{partition}/"
+        self._folder = f"{restore_id}/claims/{topic_label(topic)}/{partition}/"
         self._what = f"{topic}-{partition}"
         self._now = now
         self._checked_at = now()

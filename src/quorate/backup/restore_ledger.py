@@ -15,6 +15,7 @@ from cramjam import zstd
 
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifest import GroupOffset
+from quorate.backup.object_names import topic_label
 from quorate.backup.restore_claims import take_run_number
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_offset_map import OffsetMap
@@ -168,7 +169,7 @@ class RestoreLedger:
 
 
 def _map_name(restore_id: str, map_id: str, topic: TopicName) -> str:
-    return f"{restore_id}/offset-map-{map_id}/{topic}.msgpack.zst"
+    return f"{restore_id}/offset-map-{map_id}/{topic_label(topic)}.msgpack.zst"
 
 
 def _number(restore_id: str) -> int:

@@ -49,6 +49,11 @@ class SegmentSink:
         self.batch_bytes = 0
 
     @property
+    def stored_offset(self) -> Offset:
+        """Below it all is in finished segments."""
+        return self._next_start
+
+    @property
     def leader_epochs(self) -> list[EpochStart]:
         """Where each leader epoch begins, over all finished segments."""
         return self._leader_epochs

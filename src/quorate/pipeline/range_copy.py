@@ -1,8 +1,10 @@
 """Copies one range: says what each fetched piece and each failure means for it. Does I/O, through its recorder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from quorate.backup.batch_summary import BatchSummary, iterate_summaries, summarize
+from quorate.backup.errors import NameRefused
 from quorate.backup.manifest import AbortedTransaction, GapReason
 from quorate.backup.merging import RangeResult
 from quorate.backup.offset_ranges import OffsetRange, Placement
@@ -47,8 +49,11 @@ class RangeCopy:
 
     def take(self, fetched: FetchedBatches) -> None:
         """Write the batches that belong to the range. The data is not used after this returns."""
-        if self.result is not None:
-            return
+        with self._ended_by_refusal():
+            if self.result is None:
+                self._take(fetched)
+
+    def _take(self, fetched: FetchedBatches) -> None:
         recorder = self._recorder
         now_ms = self._now_ms()
         for batch in fetched.batches:
@@ -63,8 +68,11 @@ class RangeCopy:
 
     def fail(self, failed: RangeFailed) -> None:
         """Note a gap and go on behind it where records were deleted; otherwise the range ends here."""
-        if self.result is not None:
-            return
+        with self._ended_by_refusal():
+            if self.result is None:
+                self._fail(failed)
+
+    def _fail(self, failed: RangeFailed) -> None:
         error, recorder = failed.error, self._recorder
         if isinstance(error, OffsetOutOfRange) and error.is_below_log_start:
             recorder.skip_to(error.log_start_offset, GapReason.RETENTION, "deleted by the cluster during this run")
@@ -75,9 +83,18 @@ class RangeCopy:
 
     def pass_over_unreadable(self, sound_offset: Offset, reason: str) -> None:
         """Note that no sound batch can be had before this offset."""
-        self._recorder.skip_to(sound_offset, GapReason.UNREADABLE, reason)
-        if self._recorder.is_done:
-            self.result = self._recorder.finish()
+        with self._ended_by_refusal():
+            self._recorder.skip_to(sound_offset, GapReason.UNREADABLE, reason)
+            if self._recorder.is_done:
+                self.result = self._recorder.finish()
+
+    @contextmanager
+    def _ended_by_refusal(self) -> Iterator[None]:
+        """What the storage refuses because of an object's name is the failure of this partition, and of no other."""
+        try:
+            yield
+        except NameRefused as error:
+            self.result = self._recorder.finish_with_what_is_stored(str(error))
 
     def abort(self) -> None:
         """Leave the open segment; never fails."""

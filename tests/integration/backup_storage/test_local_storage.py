@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         made.append(("sync", Path(os.readlink(f"/proc/self/fd/{file}")).name))
         fsync(file)
 
-    def noting_rename(source: str, target: str, **options: int) -> None:
+    def noting_rename(source: str, target: str, **options: Any) -> None:
         made.append(("rename", Path(target).name))
         rename(source, target, **options)
 
-    def noting_link(source: str, target: str, **options: int) -> None:
+    def noting_link(source: str, target: str, **options: Any) -> None:
         made.append(("link", Path(target).name))
         link(source, target, **options)
 
@@ -131,7 +132,7 @@ def test_a_failing_disk_is_told_in_one_sentence_and_nothing_is_left(
     def fail(*args: object, **kwargs: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    def fail_to_open_for_writing(path: str, flags: int, *args: int, **options: int | None) -> int:
+    def fail_to_open_for_writing(path: str, flags: int, *args: int, **options: Any) -> int:
         return fail() if flags & os.O_WRONLY else real_open(path, flags, *args, **options)
 
     monkeypatch.setattr(os, call, fail_to_open_for_writing if call == "open" else fail)

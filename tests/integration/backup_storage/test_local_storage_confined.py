@@ -69,7 +69,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(storage: ObjectStorage,
 def test_a_link_in_the_place_of_an_object_is_not_read(storage: ObjectStorage, root: Path, call: str) -> None:
     (root / "object").symlink_to("../outside")
 
-    with pytest.raises(NameRefused, match="symbolic link|not a regular file"):
+    with pytest.raises(NameRefused, match=r"symbolic link|not a regular file"):
         CALLS[call](storage, "object")
 
 
@@ -128,7 +128,7 @@ def test_an_object_that_is_read_whole_has_a_largest_size(storage: ObjectStorage,
     with open(root / "large", "wb") as file:
         file.truncate(MAX_WHOLE_OBJECT_BYTES + 1)
 
-    with pytest.raises(StorageError, match="more than any object of its kind"):
+    with pytest.raises(StorageError, match=r"more than any object of its kind"):
         storage.read("large")
 
 

@@ -32,6 +32,7 @@ from quorate.backup.manifest_commit import (
     Update,
     commit,
 )
+from quorate.backup.object_names import segment_name
 from quorate.backup.segment_layout import EpochStart
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from tests.unit.backup.backup_runs import a_run
@@ -67,9 +68,13 @@ def put_partition(start: int = 0, captured_end: int = 100, index: int = 0) -> Pu
     )
 
 
+def name_at(start: int) -> str:
+    return segment_name(TOPIC, TOPIC_ID, PARTITION, Offset(start), "a")
+
+
 def segment(start: int, end: int, name: str | None = None) -> SegmentEntry:
     return SegmentEntry(
-        name=name or f"topics/{start}",
+        name=name or name_at(start),
         size_bytes=10,
         sha256="00",
         start_offset=Offset(start),
@@ -179,7 +184,7 @@ def test_a_range_that_does_not_follow_is_refused(first: Manifest) -> None:
         ([segment(60, 70)], "covered up to offset 70, not 80"),
         ([segment(60, 70), segment(71, 80)], "nothing, or two things, for the offsets at 70"),
         ([segment(60, 75), segment(70, 80)], "nothing, or two things, for the offsets at 75"),
-        ([segment(60, 80, "topics/0")], "names topics/0 twice"),
+        ([segment(60, 80, name_at(0))], "which is not the name of its segment at offset 60"),
         ([msgspec.structs.replace(segment(60, 80), first_offset=Offset(59))], "offset 59 is in two segments"),
     ],
 )
@@ -188,6 +193,11 @@ def test_results_that_leave_a_hole_or_overlap_never_become_a_manifest(
 ) -> None:
     with pytest.raises(DamagedManifest, match=complaint):
         committed(append(60, 80, *pieces), previous=first)
+
+
+def test_two_segments_cannot_be_one_object(first: Manifest) -> None:
+    with pytest.raises(DamagedManifest, match=rf"names {name_at(40)} twice"):
+        committed(supersede(40), append(40, 50, segment(40, 50)), previous=first)
 
 
 def test_one_life_of_a_topic_cannot_have_two_ids(first: Manifest) -> None:
@@ -201,9 +211,9 @@ def test_a_superseded_tail_is_cut_from_the_live_offsets_and_its_objects_stay_nam
     entry = partition_of(second)
     assert [(each.start_offset, each.live_end_offset) for each in entry.segments] == [(0, 30), (30, 45)]
     assert [(each.start_offset, each.end_offset, each.leader_epoch) for each in entry.superseded] == [(30, 60, 2)]
-    assert [each.name for each in entry.superseded[0].segments] == ["topics/40"]
+    assert [each.name for each in entry.superseded[0].segments] == [name_at(40)]
     assert [each.leader_epoch for each in entry.leader_epochs] == [1, 5]
-    assert second.object_names() == {"topics/0", "topics/40", "topics/30"}
+    assert second.object_names() == {name_at(0), name_at(40), name_at(30)}
 
 
 def test_truncation_inside_a_gap_cuts_the_gap() -> None:

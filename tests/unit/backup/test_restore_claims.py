@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.backup.object_names import topic_label
 from quorate.backup.restore_claims import CHECK_INTERVAL_S, ClaimLost, PartitionClaim, take_run_number
 from quorate.backup.storage import ObjectStorage, open_storage
 from quorate.backup.storage_url import StorageLocation
@@ -71,7 +72,7 @@ def test_each_run_has_a_number_above_those_before_it() -> None:
 def test_what_a_killed_process_left_half_written_is_no_claim(tmp_path: Path) -> None:
     storage, clock = open_storage(StorageLocation(f"file://{tmp_path}")), Clock()
     claim(storage, clock)
-    folder = tmp_path / "r-1" / "claims" / TOPIC / "0"
+    folder = tmp_path / "r-1" / "claims" / topic_label(TOPIC) / "0"
     (folder / "2.0123abcd.partial").write_bytes(b"")
 
     assert not claim(storage, clock).is_first

@@ -7,6 +7,7 @@ import pytest
 
 from quorate.backup.manifest import Gap, GapReason
 from quorate.backup.merging import RangeResult
+from quorate.backup.object_names import partition_folder, segment_name
 from quorate.backup.offset_ranges import OffsetRange
 from quorate.backup.range_recorder import RangeRecorder
 from quorate.backup.segment_sink import SegmentSettings
@@ -177,3 +178,44 @@ def test_aborted_transactions_are_noted_once_and_in_order(storage: ObjectStorage
     copy.take(fetched(copy, batch(5, 5), is_last=True, aborted=(3,)))
 
     assert [each.first_offset for each in finished(copy).aborted_transactions] == [1, 3]
+
+
+def block_folder_of(storage: ObjectStorage, wanted: OffsetRange) -> str:
+    """Something that is no folder is where the partition's segments should be."""
+    folder = partition_folder(wanted.topic, wanted.topic_id, wanted.partition).removesuffix("/")
+    storage.put_if_absent(folder, b"")
+    return folder
+
+
+def test_a_partition_whose_object_the_storage_refuses_fails_alone(storage: ObjectStorage) -> None:
+    copy = copy_of(storage, offset_range(0, 10))
+    folder = block_folder_of(storage, offset_range(0, 10))
+
+    copy.take(fetched(copy, batch(0, 4)))
+    copy.take(fetched(copy, batch(4, 6), is_last=True))
+
+    result = finished(copy)
+    assert (result.reached_offset, result.segments, result.gaps) == (0, [], [])
+    assert result.failure is not None
+    assert folder in result.failure
+    copy.abort()
+
+
+def test_what_is_in_whole_segments_counts_when_the_storage_refuses_the_next(storage: ObjectStorage) -> None:
+    """A segment for every batch; where the second one should be is a folder."""
+    wanted = offset_range(0, 12)
+    settings = SegmentSettings(max_bytes=1)
+    recorder = RangeRecorder(storage, wanted, cluster_id="c", attempt="a1", settings=settings)
+    copy = RangeCopy(wanted, recorder, lambda: 0)
+    second = segment_name(wanted.topic, wanted.topic_id, wanted.partition, Offset(4), "a1")
+    storage.put_if_absent(f"{second}/folder", b"")
+
+    copy.take(fetched(copy, batch(0, 4), batch(5, 3)))
+    copy.take(fetched(copy, batch(8, 4), is_last=True))
+
+    result = finished(copy)
+    assert covered(result) == [(0, 4)]
+    assert result.reached_offset == 4
+    assert result.failure is not None
+    assert second in result.failure
+    assert [each.name for each in storage.objects() if each.name.endswith(".partial")] == []
