@@ -58,13 +58,15 @@ class HostileStore:
             if path.is_file() and not path.is_relative_to(self.folder)
         }
 
-    def forge(self, number: int, change: Callable[[dict[str, Any]], None]) -> None:
+    def forge(self, number: int, change: Callable[[dict[str, Any]], object]) -> None:
         """Change a manifest and seal it again, as anybody can."""
         path = self.folder / BACKUP_ID / manifest_name(number)
         document = json.loads(path.read_bytes())
         del document["sha256"]
         change(document)
-        path.write_bytes(seal(json.dumps(document).encode()))
+        text = json.dumps(document).encode()
+        text = text.replace(b'"@deep"', b"[" * 200_000 + b"]" * 200_000).replace(b'"@bytes"', b'"\xff\xfe"')
+        path.write_bytes(seal(text))
 
     def command(self, name: str, *options: str) -> Finished:
         return quorate(name, "--storage", self.root, "--backup-id", BACKUP_ID, *options)
@@ -114,6 +116,89 @@ def test_no_command_touches_a_file_outside_that_a_manifest_names(
     elif command[0] != "hold":
         assert_one_sentence(done)
         assert "which is not the name of its segment" in done.errors
+
+
+def _topic(manifest: dict[str, Any]) -> dict[str, Any]:
+    topic: dict[str, Any] = manifest["topics"][0]
+    return topic
+
+
+def _partition(manifest: dict[str, Any]) -> dict[str, Any]:
+    partition: dict[str, Any] = _topic(manifest)["partitions"][0]
+    return partition
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "captured_ms of 10^18": lambda manifest: manifest.update(captured_ms=10**18),
+    "captured_ms before 1970": lambda manifest: manifest.update(captured_ms=-1),
+    "created_ms of 300 digits": lambda manifest: manifest.update(created_ms=10**300),
+    "partition_count of 10^18": lambda manifest: _topic(manifest).update(partition_count=10**18),
+    "partition_count below 0": lambda manifest: _topic(manifest).update(partition_count=-1),
+    "many topics with many partitions": lambda manifest: manifest["topics"].extend(
+        _topic(manifest) | {"name": f"t{number}", "partition_count": 100_000, "partitions": []} for number in range(3)
+    ),
+    "partition of 2^31": lambda manifest: _partition(manifest).update(partition=2**31),
+    "offset of 2^63": lambda manifest: _partition(manifest).update(captured_end_offset=2**63),
+    "generation 0": lambda manifest: _topic(manifest).update(generation=0),
+    "size of 2^60": lambda manifest: _partition(manifest)["segments"][0].update(size_bytes=2**60),
+    "record_count of 10^15": lambda manifest: _partition(manifest)["segments"][0].update(record_count=10**15),
+    "last offset before the first": lambda manifest: _partition(manifest)["segments"][0].update(last_offset=0),
+    "compaction of itself": lambda manifest: manifest.update(compacted_from=manifest["number"]),
+    "unknown codec": lambda manifest: manifest["settings"].update(compression="x\u001b[2Jy"),
+    "topic that leads out": lambda manifest: _topic(manifest).update(name="../../x"),
+    "topic of two lines": lambda manifest: _topic(manifest).update(name="a\nquorate: all is well"),
+    "nested too deeply": lambda manifest: manifest.update(x="@deep"),
+    "bytes that are no text": lambda manifest: manifest.update(backup_id="@bytes"),
+    "a float": lambda manifest: manifest.update(captured_ms=1.5),
+    "another backup's": lambda manifest: manifest.update(backup_id="\u001b[2J\nother"),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("forgery", FORGERIES)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_number_or_text_that_no_run_wrote_is_one_sentence(
+    store: HostileStore, forgery: str, command: tuple[str, ...]
+) -> None:
+    """Seen once: partition_count of 10^18 made a restore spin, captured_ms of 10^18 was a traceback."""
+    store.forge(RUNS, FORGERIES[forgery])
+
+    done = store.command(*command)
+
+    assert "Traceback" not in done.errors
+    assert all(line.isprintable() for line in (done.output + done.errors).splitlines())
+    if command[0] == "verify":
+        assert done.output.count("damaged: ") == 1, done
+    elif command[0] != "hold":
+        assert_one_sentence(done)
+
+
+def test_a_record_after_the_year_9999_is_listed(tmp_path: Path) -> None:
+    """Producers set the times of their records, to whatever they like. Seen once as a traceback of list-backups."""
+    storage, log = open_storage(StorageLocation(f"file://{tmp_path}").below(BACKUP_ID)), PartitionLog()
+    for timestamps in ([10**18, 5], [-(2**62), 2**63 - 1]):
+        log.append(2, timestamps=timestamps)
+    run_backup(storage, log, "run")
+
+    for options in ([], ["--backup-id", BACKUP_ID], ["--backup-id", BACKUP_ID, "--format", "json"]):
+        done = quorate("list-backups", "--storage", f"file://{tmp_path}", *options)
+        assert done.status == 0, done
+    assert f"{2**63 - 1} ms" in done.output
+
+
+@pytest.mark.timeout(60)
+def test_manifests_are_not_counted_through_where_one_has_a_forged_number(store: HostileStore) -> None:
+    manifests = store.folder / BACKUP_ID / "manifests"
+    store.forge(RUNS, lambda manifest: manifest.update(number=10**12 - 1))
+    (manifests / "000003.json").rename(manifests / f"{10**12 - 1}.json")
+    (manifests / f"{10**40}.json").write_bytes(b"{}")  # No number that a manifest can have.
+    (manifests / "0000001.json").write_bytes(b"{}")
+
+    done = store.command("verify")
+
+    assert done.status == 1
+    assert f"damaged: backup {BACKUP_ID} has no manifests 3 to {10**12 - 2}\n" in done.output
+    assert "1 damaged" in done.output
 
 
 def test_a_prune_deletes_nothing_outside_that_its_own_decision_names(store: HostileStore) -> None:

@@ -21,6 +21,10 @@ class DamagedSegment(BackupError):
         self.fault = fault
 
 
+class BatchTooLarge(BackupError):
+    """A batch does not fit into a segment."""
+
+
 class DamagedManifest(BackupError):
     """A manifest is there and cannot be believed. It is never taken for "no backup yet"."""
 

@@ -8,14 +8,28 @@ segments and gaps together cover ``start_offset`` up to ``end_offset`` without a
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
-from quorate.backup.errors import DamagedManifest
-from quorate.backup.manifest_seal import is_sealed, seal
+from quorate.backup.manifest_seal import seal
 from quorate.backup.segment_layout import EpochStart
 from quorate.backup.segment_writer import FinishedSegment
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.backup.stored_numbers import (
+    BatchBytes,
+    Count,
+    Generation,
+    ManifestNumber,
+    MomentMs,
+    PartitionCount,
+    RecordTimestamp,
+    SizeBytes,
+    StoredEpoch,
+    StoredOffset,
+    StoredPartition,
+    StoredProducerId,
+)
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicName
 
 FORMAT_VERSION = 3
 
@@ -43,8 +57,8 @@ class GapReason(StrEnum):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    start_offset: Offset
-    end_offset: Offset
+    start_offset: StoredOffset
+    end_offset: StoredOffset
     reason: GapReason
     detail: str = ""
 
@@ -53,20 +67,20 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One object. All fields but the last are as its footer has them."""
 
     name: str  # Below the backup's folder.
-    size_bytes: int
+    size_bytes: SizeBytes
     sha256: str
-    start_offset: Offset
-    end_offset: Offset
-    first_offset: Offset
-    last_offset: Offset
-    min_timestamp: int | None
-    max_timestamp: int | None
-    batch_count: int
-    record_count: int
-    batch_bytes: int
-    largest_batch_bytes: int
+    start_offset: StoredOffset
+    end_offset: StoredOffset
+    first_offset: StoredOffset
+    last_offset: StoredOffset
+    min_timestamp: RecordTimestamp | None
+    max_timestamp: RecordTimestamp | None
+    batch_count: Count
+    record_count: Count
+    batch_bytes: SizeBytes
+    largest_batch_bytes: BatchBytes
     is_plain: bool = False
-    superseded_from_offset: Offset | None = None  # From here on a later segment holds what the log has now.
+    superseded_from_offset: StoredOffset | None = None  # From here on a later segment holds what the log has now.
 
     @property
     def live_end_offset(self) -> Offset:
@@ -84,25 +98,25 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class SupersededTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Offsets that were copied and then truncated by the cluster. What was copied is kept, aside."""
 
-    start_offset: Offset
-    end_offset: Offset
-    leader_epoch: LeaderEpoch  # The last one copied before the truncation.
-    found_in_manifest: int
+    start_offset: StoredOffset
+    end_offset: StoredOffset
+    leader_epoch: StoredEpoch  # The last one copied before the truncation.
+    found_in_manifest: ManifestNumber
     segments: list[SegmentEntry] = []  # Those that no live offset is left of.
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, order=True):
-    first_offset: Offset
-    producer_id: ProducerId
+    first_offset: StoredOffset
+    producer_id: StoredProducerId
 
 
 class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    partition: PartitionIndex
-    start_offset: Offset
-    end_offset: Offset  # The next run goes on from here.
-    captured_start_offset: Offset  # The log's own ends when the run began, and the epoch of who told them.
-    captured_end_offset: Offset
-    captured_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    partition: StoredPartition
+    start_offset: StoredOffset
+    end_offset: StoredOffset  # The next run goes on from here.
+    captured_start_offset: StoredOffset  # The log's own ends when the run began, and the epoch of who told them.
+    captured_end_offset: StoredOffset
+    captured_leader_epoch: StoredEpoch = NO_LEADER_EPOCH
     segments: list[SegmentEntry] = []
     gaps: list[Gap] = []
     superseded: list[SupersededTail] = []
@@ -136,24 +150,24 @@ class TopicEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: TopicName
     topic_id: TopicId
-    generation: int  # 1 for the first life that this backup saw.
+    generation: Generation  # 1 for the first life that this backup saw.
     is_internal: bool = False
-    partition_count: int
+    partition_count: PartitionCount
     configs: dict[str, str] = {}  # Those that differ from the broker's defaults.
     partitions: list[PartitionEntry] = []  # In order; one is missing only where it was never reached.
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     topic: TopicName
-    partition: PartitionIndex
-    offset: Offset
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    partition: StoredPartition
+    offset: StoredOffset
+    leader_epoch: StoredEpoch = NO_LEADER_EPOCH
     metadata: str = ""
 
 
 class GroupEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     group: str
-    captured_ms: int
+    captured_ms: MomentMs
     state: str = ""
     protocol_type: str = ""
     offsets: list[GroupOffset] = []
@@ -164,7 +178,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     message: str
     topic: TopicName | None = None
-    partition: PartitionIndex | None = None
+    partition: StoredPartition | None = None
     group: str | None = None
 
 
@@ -173,24 +187,24 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     mode: Mode
     isolation: Isolation
-    compression: str
+    compression: Literal["none", "lz4", "zstd"]
     include: list[str] = []
     exclude: list[str] = []
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format_version: int
-    number: int
+    number: ManifestNumber
     backup_id: str
     cluster_id: str
     run_id: str  # Tells this run's manifest from that of a run beside it.
-    created_ms: int
-    captured_ms: int  # When the end offsets were taken: the moment that the backup shows.
+    created_ms: MomentMs
+    captured_ms: MomentMs  # When the end offsets were taken: the moment that the backup shows.
     settings: RunSettings
     topics: list[TopicEntry] = []
     groups: list[GroupEntry] = []
     failures: list[Failure] = []
-    compacted_from: int | None = None  # The manifest that says the same with smaller segments.
+    compacted_from: ManifestNumber | None = None  # The manifest that says the same with smaller segments.
 
     @property
     def is_complete(self) -> bool:
@@ -240,22 +254,3 @@ def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     return seal(msgspec.json.encode(manifest))
-
-
-def decode_manifest(data: bytes, name: str) -> Manifest:
-    """Read a manifest; ``name`` is for the error."""
-    if not is_sealed(data):
-        raise DamagedManifest(f"manifest {name} is damaged: it does not match its SHA-256")
-    try:
-        version = msgspec.json.decode(data, type=_Version).format_version
-        if version != FORMAT_VERSION:
-            raise DamagedManifest(
-                f"manifest {name} has format version {version}; this version of quorate knows {FORMAT_VERSION}"
-            )
-        return msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
-        raise DamagedManifest(f"manifest {name} cannot be read: {error}") from None
-
-
-class _Version(msgspec.Struct):
-    format_version: int

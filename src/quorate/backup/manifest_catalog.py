@@ -24,13 +24,14 @@ from quorate.backup.errors import (
 )
 from quorate.backup.manifest import Manifest, SegmentEntry, encode_manifest
 from quorate.backup.manifest_delta import ManifestDelta
-from quorate.backup.manifest_document import KnownManifest, encode_document
+from quorate.backup.manifest_document import KnownManifest, decode_document, encode_document
 from quorate.backup.manifest_reader import ManifestReader
 from quorate.backup.manifest_rules import check_manifest
 from quorate.backup.object_names import (
     MANIFESTS,
     PRUNED_CONTENT,
     checkpoint_name,
+    is_safe_segment,
     manifest_name,
     manifest_number,
     probe_name,
@@ -154,6 +155,9 @@ class ManifestCatalog:
         if max(self._listed(), default=0) > manifest.number:  # Marks are kept for a day, no longer.
             raise self._conflict(manifest)
         encoded = encode_document(manifest, self._base_for(manifest))
+        decode_document(
+            encoded.content, self._storage.url_of(manifest_name(manifest.number))
+        )  # Later runs can read it.
         try:
             self._storage.put_if_absent(manifest_name(manifest.number), encoded.content)
         except ObjectExists:
@@ -215,7 +219,7 @@ class ManifestCatalog:
 
 def list_backup_ids(storage: ObjectStorage) -> list[str]:
     """Folders below the storage's root that hold a manifest."""
-    return [folder for folder in storage.folders() if _holds_manifest(storage, folder)]
+    return [folder for folder in storage.folders() if is_safe_segment(folder) and _holds_manifest(storage, folder)]
 
 
 def _holds_manifest(storage: ObjectStorage, folder: str) -> bool:

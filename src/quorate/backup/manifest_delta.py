@@ -26,7 +26,17 @@ from quorate.backup.manifest import (
     TopicEntry,
 )
 from quorate.backup.segment_layout import EpochStart
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
+from quorate.backup.stored_documents import one_line
+from quorate.backup.stored_numbers import (
+    Count,
+    DurationMs,
+    ManifestNumber,
+    MomentMs,
+    StoredEpoch,
+    StoredOffset,
+    StoredPartition,
+)
+from quorate.kernel.ids import TopicId, TopicName
 
 Item = TypeVar("Item")
 TopicKey = tuple[TopicName, TopicId]
@@ -35,20 +45,20 @@ TopicKey = tuple[TopicName, TopicId]
 class Splice(msgspec.Struct, Generic[Item], frozen=True, array_like=True):
     """In a list: ``cut`` items go from ``position`` on, and ``put`` comes there."""
 
-    position: int
-    cut: int
+    position: Count
+    cut: Count
     put: list[Item]
 
 
 class PartitionChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A partition that is not in the base has this change on an empty one."""
 
-    partition: PartitionIndex
-    start_offset: Offset
-    end_offset: Offset
-    captured_start_offset: Offset
-    captured_end_offset: Offset
-    captured_leader_epoch: LeaderEpoch
+    partition: StoredPartition
+    start_offset: StoredOffset
+    end_offset: StoredOffset
+    captured_start_offset: StoredOffset
+    captured_end_offset: StoredOffset
+    captured_leader_epoch: StoredEpoch
     segments: Splice[SegmentEntry] | None = None
     gaps: Splice[Gap] | None = None
     superseded: Splice[SupersededTail] | None = None
@@ -61,7 +71,7 @@ class TopicChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     topic_id: TopicId
     entry: TopicEntry | None = None  # Without partitions; None where all beside them is as in the base.
     partitions: list[PartitionChange] = []
-    removed_partitions: list[PartitionIndex] = []
+    removed_partitions: list[StoredPartition] = []
 
 
 class GroupChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,9 +84,9 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Chain(msgspec.Struct, frozen=True, array_like=True):
     """What is read to know a manifest: a whole one, and the deltas on top of it."""
 
-    snapshot_bytes: int
-    delta_count: int = 0
-    delta_bytes: int = 0
+    snapshot_bytes: Count
+    delta_count: Count = 0
+    delta_bytes: Count = 0
 
     def with_delta(self, size_bytes: int) -> "Chain":
         return Chain(self.snapshot_bytes, self.delta_count + 1, self.delta_bytes + size_bytes)
@@ -84,22 +94,24 @@ class Chain(msgspec.Struct, frozen=True, array_like=True):
 
 class ManifestDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format_version: int
-    number: int
+    number: ManifestNumber
     backup_id: str
-    base_number: int
+    base_number: ManifestNumber
     base_run_id: str
     base_chain: Chain
     run_id: str
-    created_ms: int
-    captured_ms: int
+    created_ms: MomentMs
+    captured_ms: MomentMs
     settings: RunSettings | None = None  # None: as in the base.
     topics: list[TopicChange] = []
     removed_topics: list[TopicKey] = []
     groups: list[GroupChange] = []
     removed_groups: list[str] = []
-    group_ages_ms: list[int] | None = None  # Of all groups by name: how long before ``captured_ms`` each was captured.
+    group_ages_ms: list[DurationMs] | None = (
+        None  # Of all groups by name: how long before ``captured_ms`` each was captured.
+    )
     failures: list[Failure] = []
-    compacted_from: int | None = None
+    compacted_from: ManifestNumber | None = None
 
 
 def delta_between(base: Manifest, manifest: Manifest, chain: Chain) -> ManifestDelta | None:
@@ -137,7 +149,8 @@ def apply_delta(base: Manifest, delta: ManifestDelta) -> Manifest:
     if (base.number, base.run_id, base.backup_id) != (delta.base_number, delta.base_run_id, delta.backup_id):
         raise DamagedManifest(
             f"manifest {delta.number} of backup {delta.backup_id} follows manifest {delta.base_number} of run "
-            f"{delta.base_run_id}, and there is manifest {base.number} of run {base.run_id} in its place"
+            f"{one_line(delta.base_run_id)}, and there is manifest {base.number} of run {one_line(base.run_id)} "
+            "in its place"
         )
     return _apply(base, delta)
 

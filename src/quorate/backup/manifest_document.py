@@ -12,6 +12,7 @@ from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifest import FORMAT_VERSION, Manifest, encode_manifest
 from quorate.backup.manifest_delta import Chain, ManifestDelta, delta_between
 from quorate.backup.manifest_seal import is_sealed, seal
+from quorate.backup.stored_documents import DocumentFault, decode_json
 
 #: Whoever reads a manifest opens at most so many objects on top of a whole one.
 MAX_DELTAS: Final = 60
@@ -52,16 +53,16 @@ def decode_document(data: bytes, name: str) -> Manifest | ManifestDelta:
     if not is_sealed(data):
         raise DamagedManifest(f"manifest {name} is damaged: it does not match its SHA-256")
     try:
-        kind = msgspec.json.decode(data, type=_Kind)
+        kind = decode_json(data, _Kind)
         if kind.format_version != FORMAT_VERSION:
             raise DamagedManifest(
                 f"manifest {name} has format version {kind.format_version}; "
                 f"this version of quorate knows {FORMAT_VERSION}"
             )
         if kind.base_number is None:
-            return msgspec.json.decode(data, type=Manifest)
-        return msgspec.json.decode(data, type=ManifestDelta)
-    except msgspec.DecodeError as error:
+            return decode_json(data, Manifest)
+        return decode_json(data, ManifestDelta)
+    except DocumentFault as error:
         raise DamagedManifest(f"manifest {name} cannot be read: {error}") from None
 
 

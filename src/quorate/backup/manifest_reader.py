@@ -13,6 +13,7 @@ from quorate.backup.manifest_document import KnownManifest, decode_document
 from quorate.backup.manifest_rules import check_manifest
 from quorate.backup.object_names import PRUNED_CONTENT, checkpoint_name, manifest_name
 from quorate.backup.storage import ObjectStorage
+from quorate.backup.stored_documents import one_line
 
 # Manifests that are remembered: most are asked for because the next one follows them.
 _REMEMBERED = 32
@@ -56,7 +57,7 @@ class ManifestReader:
         if document.number != number or document.backup_id != self._backup_id:
             raise DamagedManifest(
                 f"manifest {self._storage.url_of(name)} says that it is number {document.number} "
-                f"of backup {document.backup_id}: it was copied or renamed"
+                f"of backup {one_line(document.backup_id)}: it was copied or renamed"
             )
         return StoredManifest(document, len(data))
 

@@ -6,6 +6,9 @@ from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifest import Gap, Manifest, PartitionEntry, SegmentEntry, TopicEntry
 from quorate.backup.object_names import is_name_of_segment, is_safe_segment
 
+# Partitions cost a restore memory and time also where a manifest has nothing of them but their number.
+_MAX_UNREACHED_PARTITIONS = 200_000
+
 
 def check_manifest(manifest: Manifest) -> None:
     """Raise ``DamagedManifest``, naming the place, unless all the rules hold."""
@@ -13,6 +16,13 @@ def check_manifest(manifest: Manifest) -> None:
     ids = [(topic.name, topic.topic_id) for topic in manifest.topics]
     if len(set(lives)) < len(lives) or len(set(ids)) < len(ids):
         raise DamagedManifest(f"manifest {manifest.number} names one life of a topic twice")
+    unreached = sum(topic.partition_count - len(topic.partitions) for topic in manifest.topics)
+    if unreached > _MAX_UNREACHED_PARTITIONS:
+        raise DamagedManifest(f"manifest {manifest.number} claims {unreached} partitions beside those that it lists")
+    if any(group.captured_ms < 0 for group in manifest.groups):
+        raise DamagedManifest(f"manifest {manifest.number} has consumer groups from before 1970")
+    if manifest.compacted_from is not None and manifest.compacted_from >= manifest.number:
+        raise DamagedManifest(f"manifest {manifest.number} claims to be a compaction of {manifest.compacted_from}")
     seen: set[str] = set()
     for topic in manifest.topics:
         if not is_safe_segment(topic.name):
@@ -39,6 +49,8 @@ def _check_partition(manifest: Manifest, topic: TopicEntry, partition: Partition
     place = f"manifest {manifest.number}: partition {topic.name}-{partition.partition}"
     next_offset: int = partition.start_offset
     for piece in coverage(partition):
+        if isinstance(piece, SegmentEntry):
+            _check_segment(place, piece)
         if piece.start_offset != next_offset:
             raise DamagedManifest(f"{place}: nothing, or two things, for the offsets at {next_offset}")
         next_offset = end_of(piece)
@@ -49,6 +61,16 @@ def _check_partition(manifest: Manifest, topic: TopicEntry, partition: Partition
     for before, after in pairwise(partition.segments):
         if before.superseded_from_offset is None and after.first_offset <= before.last_offset:
             raise DamagedManifest(f"{place}: offset {after.first_offset} is in two segments")
+
+
+def _check_segment(place: str, segment: SegmentEntry) -> None:
+    """A plain segment is restored by these numbers alone."""
+    offsets = segment.last_offset - segment.first_offset + 1
+    if offsets < 1 or segment.record_count > offsets or (segment.is_plain and segment.record_count != offsets):
+        raise DamagedManifest(
+            f"{place}: {segment.record_count} records cannot have the offsets {segment.first_offset} to "
+            f"{segment.last_offset}"
+        )
 
 
 def _check_names(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry, seen: set[str]) -> None:

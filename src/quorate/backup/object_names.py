@@ -11,7 +11,8 @@ name where clusters have no ids.
 import hashlib
 import re
 
-from quorate.backup.errors import NameRefused
+from quorate.backup.errors import BackupError, NameRefused
+from quorate.backup.stored_numbers import MAX_MANIFEST_NUMBER
 from quorate.kernel.ids import NO_TOPIC_ID, Offset, PartitionIndex, TopicId, TopicName
 
 MANIFESTS = "manifests/"
@@ -21,9 +22,9 @@ PROBES = "probes/"
 # What stands in the place of a manifest that was pruned, so that its number is never given again.
 PRUNED_CONTENT = b'{"pruned": true}\n'
 
-_MANIFEST = re.compile(r"manifests/(\d{6,})\.json")
-_CHECKPOINT = re.compile(r"manifests/(\d{6,})\.checkpoint\.json")
-_PRUNED_RANGE = re.compile(r"manifests/(\d{6,})-(\d{6,})\.pruned")
+_MANIFEST = re.compile(r"manifests/(\d{6,12})\.json")
+_CHECKPOINT = re.compile(r"manifests/(\d{6,12})\.checkpoint\.json")
+_PRUNED_RANGE = re.compile(r"manifests/(\d{6,12})-(\d{6,12})\.pruned")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SEGMENT = re.compile(
@@ -37,13 +38,16 @@ _UNIQUE_LENGTH = 12
 
 
 def manifest_name(number: int) -> str:
+    if number > MAX_MANIFEST_NUMBER:
+        raise BackupError(f"manifest {number} cannot be stored: numbers end at {MAX_MANIFEST_NUMBER}")
     return f"{MANIFESTS}{number:06d}.json"
 
 
 def manifest_number(name: str) -> int | None:
     """None for any object that is not a manifest."""
     match = _MANIFEST.fullmatch(name)
-    return int(match[1]) if match else None
+    number = int(match[1]) if match else None
+    return number if number and name == manifest_name(number) else None
 
 
 def checkpoint_name(number: int) -> str:
@@ -54,7 +58,8 @@ def checkpoint_name(number: int) -> str:
 def checkpoint_number(name: str) -> int | None:
     """None for any object that is not a checkpoint."""
     match = _CHECKPOINT.fullmatch(name)
-    return int(match[1]) if match else None
+    number = int(match[1]) if match else None
+    return number if number and name == checkpoint_name(number) else None
 
 
 def pruned_range_name(numbers: range) -> str:
@@ -65,7 +70,8 @@ def pruned_range_name(numbers: range) -> str:
 def pruned_range(name: str) -> range | None:
     """None for any object that does not stand for marks."""
     match = _PRUNED_RANGE.fullmatch(name)
-    return range(int(match[1]), int(match[2]) + 1) if match else None
+    numbers = range(int(match[1]), int(match[2]) + 1) if match else range(0)
+    return numbers if numbers and name == pruned_range_name(numbers) else None
 
 
 def attempt_name(run_id: str, unique: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from quorate.backup.restore_partitioning import partition_of
 from quorate.backup.segment_reader import StoredBatch
+from quorate.backup.stored_numbers import Count, StoredOffset
 from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex
 from quorate.records.attributes import (
@@ -47,8 +48,8 @@ class RecordRules(msgspec.Struct, frozen=True, kw_only=True):
 class Span(NamedTuple):
     """Records at source offsets in a row."""
 
-    first_offset: Offset
-    length: int
+    first_offset: StoredOffset
+    length: Count
 
 
 class RestoredBatch(NamedTuple):

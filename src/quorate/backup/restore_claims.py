@@ -23,7 +23,8 @@ CHECK_INTERVAL_S: Final = 1.0
 #: Longer than the interval and the longest time for which a writer sends without looking.
 TAKE_OVER_S: Final = 6.0
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[1-9]\d{0,8}")
+_RUN = re.compile(rb"[1-9]\d{0,8}")
 
 
 class ClaimLost(BackupError):
@@ -82,11 +83,18 @@ class PartitionClaim:
         while True:
             newest = _newest(self._storage, self._folder)
             # No claim is of an older run than the one before it, so the newest tells of the newest run.
-            if newest and int(self._storage.read(self._name(newest))) > self._run_number:
+            if newest and self._run_of(newest) > self._run_number:
                 raise self._lost()
             with suppress(ObjectExists):
                 self._storage.put_if_absent(self._name(newest + 1), str(self._run_number).encode())
                 return newest + 1
+
+    def _run_of(self, number: int) -> int:
+        name = self._name(number)
+        content = self._storage.read(name)
+        if not _RUN.fullmatch(content):
+            raise BackupError(f"{self._storage.url_of(name)} is damaged: it holds no number of a run; delete it")
+        return int(content)
 
     def _lost(self) -> ClaimLost:
         return ClaimLost(f"another run of this restore has taken over {self._what}: let that one finish")

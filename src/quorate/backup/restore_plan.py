@@ -8,7 +8,19 @@ from quorate.backup.restore_batches import Span
 from quorate.backup.restore_survey import PartitionSurvey
 from quorate.backup.restore_topics import SelectedTopic, lost_offsets, missing_partitions
 from quorate.backup.restore_transactions import ExcludedTransaction
-from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicId, TopicName
+from quorate.backup.stored_numbers import (
+    BatchBytes,
+    Count,
+    Generation,
+    ManifestNumber,
+    PartitionCount,
+    RecordTimestamp,
+    StoredOffset,
+    StoredPartition,
+    StoredProducerEpoch,
+    StoredProducerId,
+)
+from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 
 FORMAT_VERSION = 1
 
@@ -16,8 +28,8 @@ FORMAT_VERSION = 1
 class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
     """What a target partition gets of one source partition."""
 
-    partition: PartitionIndex
-    segment_counts: list[int]
+    partition: StoredPartition
+    segment_counts: list[Count]
     excluded: list[ExcludedTransaction] = []
 
     @property
@@ -28,8 +40,8 @@ class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
 class KeptOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Where a log begins and ends whose records keep their offsets."""
 
-    log_start_offset: Offset
-    log_end_offset: Offset
+    log_start_offset: StoredOffset
+    log_end_offset: StoredOffset
 
 
 class TargetPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +50,7 @@ class TargetPartition(msgspec.Struct, frozen=True, kw_only=True):
     Unless offsets are kept: then it is the record that had that offset at the source.
     """
 
-    partition: PartitionIndex
+    partition: StoredPartition
     sources: list[SourceShare]
     kept_offsets: KeptOffsets | None = None
 
@@ -54,16 +66,16 @@ class TargetPartition(msgspec.Struct, frozen=True, kw_only=True):
 class TargetTopic(msgspec.Struct, frozen=True, kw_only=True):
     source: TopicName
     source_topic_id: TopicId
-    generation: int
+    generation: Generation
     name: TopicName
-    partition_count: int
+    partition_count: PartitionCount
     is_rehashed: bool
-    max_batch_bytes: int
+    max_batch_bytes: BatchBytes
     configs: dict[str, str]
-    batch_bytes: int
-    lost_offsets: int
-    missing_partitions: int
-    unfinished_transactions: int
+    batch_bytes: Count
+    lost_offsets: Count
+    missing_partitions: Count
+    unfinished_transactions: Count
     partitions: list[TargetPartition]
 
     @property
@@ -74,13 +86,13 @@ class TargetTopic(msgspec.Struct, frozen=True, kw_only=True):
 class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = FORMAT_VERSION
     backup_id: str
-    manifest_number: int
+    manifest_number: ManifestNumber
     target_cluster_id: str
     #: All that the restore writes has this identity, and the target offset for its sequence.
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    start_ms: int | None
-    end_ms: int | None
+    producer_id: StoredProducerId
+    producer_epoch: StoredProducerEpoch
+    start_ms: RecordTimestamp | None
+    end_ms: RecordTimestamp | None
     log_append_time: Literal["original", "new"]
     preserve_offsets: bool = False
     replication_factor: int | None
@@ -140,7 +152,7 @@ def _kept_offsets(topic: SelectedTopic) -> dict[PartitionIndex, KeptOffsets]:
 
 
 class MapSource(msgspec.Struct, frozen=True, array_like=True):
-    source_partition: PartitionIndex
+    source_partition: StoredPartition
     spans: list[Span]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from quorate.backup.stored_numbers import StoredOffset, StoredProducerId
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import BatchHeader
 from quorate.records.control import EndTransactionMarker
@@ -18,9 +19,9 @@ from quorate.records.control import EndTransactionMarker
 class ExcludedTransaction(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The transactional batches of this producer from the first to the last offset."""
 
-    producer_id: ProducerId
-    first_offset: Offset
-    last_offset: Offset
+    producer_id: StoredProducerId
+    first_offset: StoredOffset
+    last_offset: StoredOffset
 
 
 class _Open(msgspec.Struct):

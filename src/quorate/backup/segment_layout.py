@@ -21,8 +21,19 @@ import msgspec
 from crc32c import crc32c
 
 from quorate.backup.frame_codec import FrameCodec
+from quorate.backup.stored_documents import DocumentFault, decode_json
+from quorate.backup.stored_numbers import (
+    BatchBytes,
+    Count,
+    Generation,
+    RecordTimestamp,
+    SizeBytes,
+    StoredEpoch,
+    StoredOffset,
+    StoredPartition,
+)
 from quorate.kernel.disk import Buffer
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import Offset, TopicId, TopicName
 
 _Decoded = TypeVar("_Decoded")
 
@@ -39,6 +50,13 @@ _FRAME_FIELDS = struct.Struct(">B3xIIIqq")
 _TRAILER = struct.Struct(">II4s")
 _UINT32 = struct.Struct(">I")
 
+# Limits of the format. A writer keeps to them, so a reader allocates nothing for what claims to be larger.
+GATHERED_FRAME_BYTES = 1024 * 1024  # Of batches that share a frame. A larger frame holds a single batch.
+MAX_COMPRESSED_FRAME_BYTES = 16 * 1024 * 1024  # Of the batches of a compressed frame; a larger batch is not compressed.
+MAX_FRAME_BYTES = 256 * 1024 * 1024  # So this is the largest batch. By default no broker takes one of 100 MiB.
+MAX_HEADER_BYTES = 64 * 1024
+MAX_FOOTER_BYTES = 16 * 1024 * 1024
+
 PREAMBLE_SIZE_BYTES = _PREAMBLE.size
 FRAME_HEAD_SIZE_BYTES = _FRAME_HEAD.size
 TRAILER_SIZE_BYTES = _TRAILER.size
@@ -52,24 +70,24 @@ class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     topic: TopicName
     topic_id: TopicId
-    partition: PartitionIndex
-    generation: int
-    start_offset: Offset
+    partition: StoredPartition
+    generation: Generation
+    start_offset: StoredOffset
 
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True):
     """The first offset that was seen with a leader epoch."""
 
-    leader_epoch: LeaderEpoch
-    start_offset: Offset
+    leader_epoch: StoredEpoch
+    start_offset: StoredOffset
 
 
 class IndexEntry(msgspec.Struct, frozen=True, array_like=True):
     """A frame's place. Before it stand only smaller offsets, and no timestamp above ``max_timestamp_before``."""
 
-    base_offset: Offset
-    position: int
-    max_timestamp_before: int
+    base_offset: StoredOffset
+    position: SizeBytes
+    max_timestamp_before: RecordTimestamp
 
 
 class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,16 +97,16 @@ class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
     lies there. Its last batch may reach beyond the end, and its first may begin before the start.
     """
 
-    start_offset: Offset
-    end_offset: Offset
-    first_offset: Offset  # Of the batches themselves.
-    last_offset: Offset
-    min_timestamp: int | None  # None where no record has a timestamp.
-    max_timestamp: int | None
-    batch_count: int
-    record_count: int
-    batch_bytes: int  # All batches as the broker sent them.
-    largest_batch_bytes: int
+    start_offset: StoredOffset
+    end_offset: StoredOffset
+    first_offset: StoredOffset  # Of the batches themselves.
+    last_offset: StoredOffset
+    min_timestamp: RecordTimestamp | None  # None where no record has a timestamp.
+    max_timestamp: RecordTimestamp | None
+    batch_count: Count
+    record_count: Count
+    batch_bytes: SizeBytes  # All batches as the broker sent them.
+    largest_batch_bytes: BatchBytes
     is_plain: bool  # Whether all batches are, and no offset is missing between them.
     leader_epochs: list[EpochStart]
     index: list[IndexEntry]
@@ -118,6 +136,8 @@ def read_preamble(preamble: Buffer) -> tuple[int, int]:
         raise LayoutFault("it does not begin as a segment does")
     if version != FORMAT_VERSION or zero != 0:
         raise LayoutFault(f"format version {version} is not known here, only {FORMAT_VERSION}")
+    if size_bytes > MAX_HEADER_BYTES:
+        raise LayoutFault(f"a header of {size_bytes} bytes is larger than any")
     return size_bytes, crc
 
 
@@ -145,7 +165,22 @@ def read_frame_head(head: Buffer) -> FrameHead:
         known_codec = FrameCodec(codec)
     except ValueError:
         raise LayoutFault(f"frame codec {codec} is not known") from None
+    _check_limits(known_codec, stored_size, payload_size, batch_count)
     return FrameHead(known_codec, stored_size, payload_size, batch_count, Offset(base), Offset(last), crc)
+
+
+def _check_limits(codec: FrameCodec, stored_size: int, payload_size: int, batch_count: int) -> None:
+    limit = MAX_FRAME_BYTES if codec is FrameCodec.NONE else MAX_COMPRESSED_FRAME_BYTES
+    if max(stored_size, payload_size) > limit:
+        raise LayoutFault(
+            f"the frame claims {max(stored_size, payload_size)} bytes, and no frame of its kind has over {limit}"
+        )
+    if payload_size > GATHERED_FRAME_BYTES and batch_count != 1:
+        raise LayoutFault(
+            f"the frame claims {batch_count} batches of {payload_size} bytes; one so large holds a single batch"
+        )
+    if codec is FrameCodec.NONE and stored_size != payload_size:
+        raise LayoutFault(f"its batches take {stored_size} bytes, not {payload_size}")
 
 
 def check_frame(head: FrameHead, stored: Buffer) -> None:
@@ -165,6 +200,8 @@ def read_trailer(trailer: Buffer) -> tuple[int, int]:
     size_bytes, crc, magic = _unpack(_TRAILER, trailer)
     if magic != TRAILER_MAGIC:
         raise LayoutFault("it does not end as a segment does, so its end is missing or damaged")
+    if size_bytes > MAX_FOOTER_BYTES:
+        raise LayoutFault(f"a footer of {size_bytes} bytes is larger than any")
     return size_bytes, crc
 
 
@@ -172,6 +209,17 @@ def read_footer_body(body: Buffer, crc: int) -> SegmentFooter:
     if crc32c(_UINT32.pack(len(body)), crc32c(body)) != crc:
         raise LayoutFault("the footer does not match its CRC")
     return _from_json(body, SegmentFooter, "footer")
+
+
+def check_index(footer: SegmentFooter, frames_position: int, footer_position: int) -> None:
+    """Whatever it leads to is read: each entry must lie behind the one before, and among the frames."""
+    offset, position, timestamp = -1, frames_position - 1, -(2**63)
+    for entry in footer.index:
+        if not (offset < entry.base_offset and position < entry.position and timestamp <= entry.max_timestamp_before):
+            raise LayoutFault("the index in its footer is not in order")
+        offset, position, timestamp = entry.base_offset, entry.position, entry.max_timestamp_before
+    if position >= footer_position:
+        raise LayoutFault("the index in its footer leads out of the frames")
 
 
 def _unpack(layout: struct.Struct, data: Buffer) -> tuple[Any, ...]:
@@ -182,6 +230,6 @@ def _unpack(layout: struct.Struct, data: Buffer) -> tuple[Any, ...]:
 
 def _from_json(body: Buffer, kind: type[_Decoded], what: str) -> _Decoded:
     try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+        return decode_json(bytes(body), kind)
+    except DocumentFault as error:
         raise LayoutFault(f"the {what} cannot be read: {error}") from None

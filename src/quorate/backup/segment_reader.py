@@ -6,6 +6,7 @@ and the fault. It gives out no batch of a frame that does not match its CRC.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from quorate.backup.batch_summary import BatchSummary, iterate_summaries
@@ -20,6 +21,7 @@ from quorate.backup.segment_layout import (
     SegmentFooter,
     SegmentHeader,
     check_frame,
+    check_index,
     read_footer_body,
     read_frame_head,
     read_header_body,
@@ -64,6 +66,10 @@ class SegmentReader:
         self._source = source
         self.footer, self.footer_position = _read_footer(source)
         self.header, self.frames_position = _read_header(source, self.footer_position)
+        try:
+            check_index(self.footer, self.frames_position, self.footer_position)
+        except LayoutFault as error:
+            raise DamagedSegment(source.name, "end", str(error)) from None
 
     def batches(
         self, *, from_offset: Offset | None = None, from_timestamp: int | None = None, check_crcs: bool = False
@@ -99,7 +105,7 @@ class SegmentReader:
             stored = data.take(head.stored_size_bytes)
             check_frame(head, stored)
             payload = decode_frame(head.codec, stored, head.payload_size_bytes)
-            batches = _split(payload, check_crcs)
+            batches = _split(payload, head.batch_count, check_crcs)
             _check_batches(head, batches)
         except (LayoutFault, FrameNotDecodable, CorruptBatch, UnsupportedMagic) as error:
             raise DamagedSegment(self._source.name, f"frame at byte {position}", str(error)) from None
@@ -206,12 +212,18 @@ def _read_exactly(source: SegmentSource, position: int, length: int) -> memoryvi
     return data
 
 
-def _split(payload: Buffer, check_crcs: bool) -> list[StoredBatch]:
+def _split(payload: Buffer, batch_count: int, check_crcs: bool) -> list[StoredBatch]:
+    """No more of them than the head says, and one to tell that there are more."""
     view = memoryview(payload)
-    return [
-        StoredBatch(summary, view[position : position + summary.size_bytes])
-        for position, summary in iterate_summaries(view, strict=True, check_crcs=check_crcs)
-    ]
+    summaries = iterate_summaries(view, strict=True, check_crcs=check_crcs)
+    batches: list[StoredBatch] = []
+    last_offset = -1
+    for position, summary in islice(summaries, batch_count + 1):
+        if not last_offset < summary.base_offset <= summary.last_offset:
+            raise LayoutFault(f"its batches are out of order at offset {summary.base_offset}")
+        last_offset = summary.last_offset
+        batches.append(StoredBatch(summary, view[position : position + summary.size_bytes]))
+    return batches
 
 
 def _check_batches(head: FrameHead, batches: list[StoredBatch]) -> None:

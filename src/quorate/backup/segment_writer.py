@@ -9,9 +9,13 @@ import hashlib
 import msgspec
 
 from quorate.backup.batch_summary import BatchSummary
+from quorate.backup.errors import BatchTooLarge
 from quorate.backup.frame_codec import FrameCodec, encode_frame
 from quorate.backup.segment_content import SegmentContent
 from quorate.backup.segment_layout import (
+    GATHERED_FRAME_BYTES,
+    MAX_COMPRESSED_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     IndexEntry,
     SegmentFooter,
     SegmentHeader,
@@ -22,7 +26,6 @@ from quorate.backup.segment_layout import (
 from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import Offset
 
-FRAME_BYTES = 1024 * 1024
 INDEX_INTERVAL_BYTES = 1024 * 1024
 
 
@@ -34,7 +37,7 @@ class FinishedSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 class SegmentWriter:
     def __init__(
-        self, header: SegmentHeader, codec: FrameCodec = FrameCodec.NONE, *, frame_bytes: int = FRAME_BYTES
+        self, header: SegmentHeader, codec: FrameCodec = FrameCodec.NONE, *, frame_bytes: int = GATHERED_FRAME_BYTES
     ) -> None:
         self._codec = codec
         self._frame_bytes = frame_bytes
@@ -62,6 +65,11 @@ class SegmentWriter:
         """Take a whole batch; returns the pieces of the object that are ready, mostly none."""
         if len(batch) != summary.size_bytes:
             raise ValueError(f"batch at offset {summary.base_offset}: {len(batch)} bytes, not {summary.size_bytes}")
+        if summary.size_bytes > MAX_FRAME_BYTES:
+            raise BatchTooLarge(
+                f"the batch at offset {summary.base_offset} has {summary.size_bytes} bytes, "
+                f"and a backup takes none over {MAX_FRAME_BYTES}"
+            )
         pieces: list[Buffer] = []
         if not self._frame_has_room_for(summary):
             pieces += self._close_frame()
@@ -108,7 +116,8 @@ class SegmentWriter:
         return self._encode_frame(frame, payload)
 
     def _encode_frame(self, frame: "_Frame", payload: Buffer) -> list[Buffer]:
-        encoded = None if frame.is_compressed else encode_frame(self._codec, payload)
+        is_compressible = not frame.is_compressed and len(payload) <= MAX_COMPRESSED_FRAME_BYTES
+        encoded = None if not is_compressible else encode_frame(self._codec, payload)
         codec, stored = (FrameCodec.NONE, payload) if encoded is None else (self._codec, encoded)
         head = encode_frame_head(
             codec,

@@ -223,7 +223,12 @@ def _topic(topic: "TopicEntry") -> dict[str, Any]:
 
 
 def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """A record's time is whatever its producer has set, and need not be a date of this calendar."""
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -1,11 +1,15 @@
 """What a backup consists of: its manifests, and every segment that one of them names. Does I/O."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import msgspec
 
 from quorate.backup.errors import BackupError, ManifestMissing, ManifestPruned
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import manifest_name
+from quorate.backup.prune import merged_ranges
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +30,9 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
     numbers = catalog.numbers()
     if not numbers:
         return None
-    gone = {number for each in catalog.pruned_ranges() for number in each} - set(numbers)
-    wanted = numbers[-1:] if newest_only else [each for each in range(numbers[0], numbers[-1] + 1) if each not in gone]
+    wanted = numbers[-1:] if newest_only else numbers
     segments: dict[str, SegmentEntry] = {}
-    damages: list[Damage] = []
+    damages: list[Damage] = [] if newest_only else _missing_manifests(catalog, numbers)
     pruned = 0
     for number in reversed(wanted):
         try:
@@ -57,3 +60,20 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
         segments=list(segments.values()),
         damages=damages,
     )
+
+
+def _missing_manifests(catalog: ManifestCatalog, numbers: Sequence[int]) -> list[Damage]:
+    """A manifest that was pruned has left a mark. Numbers are compared, never counted through: they may be forged."""
+    marked = [range(mark.number, mark.number + 1) for mark in catalog.marks()]
+    there = [range(number, number + 1) for number in numbers]
+    known = merged_ranges([], [*there, *marked, *catalog.pruned_ranges()])
+    return [
+        Damage(name=manifest_name(before.stop), message=_missing(catalog.backup_id, before.stop, after.start - 1))
+        for before, after in pairwise(known)
+        if numbers[0] < before.stop < numbers[-1]
+    ]
+
+
+def _missing(backup_id: str, first: int, last: int) -> str:
+    which = f"manifest {first}" if first == last else f"manifests {first} to {last}"
+    return f"backup {backup_id} has no {which}"

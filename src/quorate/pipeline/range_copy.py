@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from quorate.backup.batch_summary import BatchSummary, iterate_summaries, summarize
-from quorate.backup.errors import NameRefused
+from quorate.backup.errors import BatchTooLarge, NameRefused
 from quorate.backup.manifest import AbortedTransaction, GapReason
 from quorate.backup.merging import RangeResult
 from quorate.backup.offset_ranges import OffsetRange, Placement
@@ -90,10 +90,10 @@ class RangeCopy:
 
     @contextmanager
     def _ended_by_refusal(self) -> Iterator[None]:
-        """What the storage refuses because of an object's name is the failure of this partition, and of no other."""
+        """A name that the storage refuses, or a batch that no segment takes, fails this partition and no other."""
         try:
             yield
-        except NameRefused as error:
+        except (NameRefused, BatchTooLarge) as error:
             self.result = self._recorder.finish_with_what_is_stored(str(error))
 
     def abort(self) -> None:

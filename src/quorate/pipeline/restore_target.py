@@ -75,7 +75,14 @@ class RestoreTarget:
 
         def limit(topic: SelectedTopic, name: str, default: int) -> int:
             entry = own.get(topic.target, {}).get(name)
-            return int(topic.configs.get(name) or (entry and entry.value) or default)
+            value = topic.configs.get(name) or (entry and entry.value) or default
+            try:
+                return int(value)
+            except ValueError:
+                raise QuorateError(
+                    f"topic {topic.source.name} has {name} {value!r}, which is no number: "
+                    "set it in restore.topic_configs"
+                ) from None
 
         return {
             topic.target: min(limit(topic, _MAX_MESSAGE_BYTES, default), limit(topic, _SEGMENT_BYTES, sys.maxsize))

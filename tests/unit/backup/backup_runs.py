@@ -40,14 +40,16 @@ class PartitionLog:
         self._written = 0
         self.held_back = 0  # How far before the end of the log readers are stopped, by a transaction or a slow replica.
 
-    def append(self, count: int, *, gap: int = 0, value_bytes: int = 30) -> None:
+    def append(
+        self, count: int, *, gap: int = 0, value_bytes: int = 30, timestamps: Sequence[int] | None = None
+    ) -> None:
         self._written += 1
         data = batch(
             self.end_offset + gap,
             count,
             leader_epoch=self.leader_epoch,
             value_bytes=value_bytes,
-            timestamps=[self._written * 1_000 + index for index in range(count)],
+            timestamps=timestamps or [self._written * 1_000 + index for index in range(count)],
         )
         self.batches.append((summary_of(data), data))
         self.end_offset = Offset(self.end_offset + gap + count)

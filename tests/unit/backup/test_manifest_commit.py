@@ -16,7 +16,6 @@ from quorate.backup.manifest import (
     Manifest,
     PartitionEntry,
     SegmentEntry,
-    decode_manifest,
     encode_manifest,
 )
 from quorate.backup.manifest_commit import (
@@ -32,6 +31,7 @@ from quorate.backup.manifest_commit import (
     Update,
     commit,
 )
+from quorate.backup.manifest_document import decode_document
 from quorate.backup.object_names import segment_name
 from quorate.backup.segment_layout import EpochStart
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, ProducerId, TopicId, TopicName
@@ -128,7 +128,7 @@ def first() -> Manifest:
 
 
 def test_a_manifest_survives_its_encoding(first: Manifest) -> None:
-    assert decode_manifest(encode_manifest(first), "m") == first
+    assert decode_document(encode_manifest(first), "m") == first
 
 
 def test_numbers_rise_by_one(first: Manifest) -> None:

@@ -15,6 +15,7 @@ from quorate.pipeline.data_source.backup_reading import BackupTask, SegmentPiece
 from quorate.pipeline.data_source.options import BackupSource, SourceOptions
 
 _PIECES_PER_TASK: Final = 512
+_MAX_PIECES_PER_SEGMENT: Final = 1024  # However large a manifest says that it is.
 
 
 def plan_backup(source: BackupSource, options: SourceOptions) -> list[BackupTask]:
@@ -87,7 +88,7 @@ def _cut(piece: SegmentPiece, task_bytes: int) -> Iterator[SegmentPiece]:
     start, span = piece.start_offset, piece.end_offset - piece.start_offset
     if span <= 0:
         return
-    count = min(max(1, -(-piece.estimated_bytes // task_bytes)), span)
+    count = min(max(1, -(-piece.estimated_bytes // task_bytes)), span, _MAX_PIECES_PER_SEGMENT)
     for index in range(count):
         yield msgspec.structs.replace(
             piece,

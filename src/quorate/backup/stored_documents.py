@@ -1,0 +1,37 @@
+"""Decodes what lies in a storage, whatever was put there; every fault is one sentence. Pure."""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+_Decoded = TypeVar("_Decoded")
+_MAX_REASON_LENGTH = 200
+
+
+class DocumentFault(ValueError):
+    """The bytes are not a document of this kind; the caller adds which object it is."""
+
+
+def decode_json(data: bytes | memoryview, kind: type[_Decoded]) -> _Decoded:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DocumentFault(one_line(str(error))) from None
+    except RecursionError:
+        raise DocumentFault("it is nested too deeply") from None
+
+
+def decode_packed(data: bytes, kind: Any) -> Any:
+    """The same for msgpack."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise DocumentFault(one_line(str(error))) from None
+    except RecursionError:
+        raise DocumentFault("it is nested too deeply") from None
+
+
+def one_line(text: str) -> str:
+    """What somebody else has written, as a part of a sentence: it moves no cursor and begins no line."""
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return shown if len(shown) <= _MAX_REASON_LENGTH else f"{shown[:_MAX_REASON_LENGTH]}…"
