@@ -201,15 +201,54 @@ def test_manifests_are_not_counted_through_where_one_has_a_forged_number(store: 
     assert "1 damaged" in done.output
 
 
-def test_a_prune_deletes_nothing_outside_that_its_own_decision_names(store: HostileStore) -> None:
+def _decide(store: HostileStore, content: bytes) -> None:
     decision = store.folder / f"{BACKUP_ID}~holds" / "000001" / "0001.json"
     decision.parent.mkdir(parents=True)
-    decision.write_bytes(json.dumps({"type": "prune", "objects": {"../../victim": 8}}).encode())
+    decision.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["../../victim", "../other/victim.qseg", "manifests/000003.json"])
+def test_a_prune_deletes_nothing_that_a_forged_decision_names(store: HostileStore, name: str) -> None:
+    _decide(store, seal(json.dumps({"type": "prune", "objects": {name: 8}}).encode()))
     os.replace(_mark(store), store.folder / BACKUP_ID / manifest_name(1))
 
-    store.command("prune", "--keep-last", "2")
+    done = store.command("prune", "--keep-last", "2")
 
+    assert done.status == 0, done
     assert store.outside() == store.before
+    assert (store.folder / BACKUP_ID / manifest_name(3)).exists()
+
+
+def test_a_damaged_hold_is_named_by_verify_with_what_to_do_and_that_mends_it(store: HostileStore) -> None:
+    assert store.command("hold", "--manifest", "1").status == 0
+    path = store.folder / f"{BACKUP_ID}~holds" / "000001" / "0001.json"
+    path.write_bytes(path.read_bytes().replace(b"hold", b"holD"))
+
+    verified, listed = store.command("verify"), store.command("list-backups")
+    pruned = store.command("prune", "--keep-last", "1")
+
+    assert verified.status == 1
+    for done in (verified, listed):
+        assert "000001/0001.json is damaged: it does not match its SHA-256; manifest 1 stays" in done.output
+    assert (listed.status, pruned.status) == (0, 0)
+    assert "manifest 1 stays: kept because what was decided about it is damaged" in pruned.output
+    assert store.command("hold", "--manifest", "1", "--release").status == 0
+    assert store.command("verify").status == 0
+    assert "1 manifest and" in store.command("prune", "--keep-last", "1").output
+
+
+def test_a_damaged_plan_of_a_restore_is_named_by_verify_and_a_prune_says_what_to_do(store: HostileStore) -> None:
+    plan = store.folder / f"{BACKUP_ID}~restores" / "ab-1" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_bytes(seal(b'{"format_version":2}'))
+
+    verified, pruned = store.command("verify"), store.command("prune", "--keep-last", "1")
+
+    assert verified.status == 1
+    assert "ab-1/plan.json is damaged: " in verified.output
+    assert_one_sentence(pruned)
+    assert "--ignore-restore ab-1" in pruned.errors
+    assert store.command("prune", "--keep-last", "1", "--ignore-restore", "ab-1").status == 0
 
 
 def _mark(store: HostileStore) -> Path:

@@ -1,6 +1,6 @@
-"""The digest that ends a manifest, by which any damage to it is found. Pure.
+"""The digest that ends a manifest, or a decision or plan beside a backup, by which any damage to it is found. Pure.
 
-The last field of the JSON document is the SHA-256 of all bytes before it, so that a manifest needs no second object to
+The last field of the JSON document is the SHA-256 of all bytes before it, so that none needs a second object to
 be checked against. It is compared byte for byte, not by its meaning as JSON: one flipped bit anywhere breaks it. Every
 format version ends with it.
 """

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from quorate.backup.errors import BackupError, ManifestPruned, ObjectExists
-from quorate.backup.holds import Hold, HoldLedger, Pruning
+from quorate.backup.holds import DamagedDecision, Hold, HoldLedger, Pruning
 from quorate.backup.manifest import Manifest
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import PRUNED_CONTENT, manifest_name, pruned_range_name
@@ -146,6 +146,7 @@ class Pruner:
             policy,
             now_ms=now_ms,
             held={number for number, each in decisions.items() if isinstance(each, Hold)},
+            undecided={number for number, each in decisions.items() if isinstance(each, DamagedDecision)},
             in_use=self._manifests_in_use(ignored_restores),
             begun=begun,
         )
@@ -242,8 +243,8 @@ class Pruner:
                 return
 
     def _manifests_in_use(self, ignored_restores: Collection[str]) -> dict[int, str]:
-        unfinished = self._restores.unfinished()
-        return {number: restore_id for restore_id, number in unfinished.items() if restore_id not in ignored_restores}
+        unfinished = self._restores.unfinished(ignored_restores)
+        return {number: restore_id for restore_id, number in unfinished.items()}
 
     def _read(self, numbers: Iterable[int]) -> Iterator[Manifest]:
         """Without those that another prune drops meanwhile."""

@@ -91,12 +91,14 @@ def decide(
     *,
     now_ms: int,
     held: Collection[int] = (),
+    undecided: Collection[int] = (),
     in_use: Mapping[int, str] | None = None,
     begun: Collection[int] = (),
 ) -> list[Verdict]:
     """One verdict for each manifest, the oldest first.
 
-    ``in_use`` has the restore that reads a manifest, ``begun`` those that an earlier prune has begun to drop.
+    ``undecided`` are those of which the last decision is damaged. ``in_use`` has the restore that reads a manifest,
+    ``begun`` those that an earlier prune has begun to drop.
     """
     in_use = in_use or {}
     by_rule = {} if policy.drops_all else _kept_by_rule(manifests, policy, now_ms)
@@ -104,6 +106,8 @@ def decide(
     for number in (each.number for each in manifests):
         if number in held:
             kept[number] = "held"
+        elif number in undecided:
+            kept[number] = "kept because what was decided about it is damaged: hold or release it anew"
         elif number in in_use:
             kept[number] = f"read by restore {in_use[number]}, which is not done"
     if not policy.drops_all:

@@ -1,13 +1,14 @@
 """What is kept of each restore, beside the backup: its plan, the topics that it made, its offset map. Does I/O.
 
-Objects are only ever put where there is none. The plan is the commitment: of two commands that begin the same restore
-one has its plan stored, and both follow that one. Nothing is written to the target before the ids of its topics are
-stored, so a topic that is there without them was not filled by this restore.
+Objects are only ever put where there is none, each sealed by its SHA-256. The plan is the commitment: of two commands
+that begin the same restore one has its plan stored, and both follow that one. Nothing is written to the target before
+the ids of its topics are stored, so a topic that is there without them was not filled by this restore.
 """
 
 import contextlib
 import hashlib
 import re
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
@@ -19,16 +20,24 @@ from quorate.backup.object_names import topic_label
 from quorate.backup.restore_claims import take_run_number
 from quorate.backup.restore_config import RestoreConfig
 from quorate.backup.restore_offset_map import OffsetMap
-from quorate.backup.restore_plan import RestorePlan
+from quorate.backup.restore_plan import RestorePlan, check_plan
 from quorate.backup.storage import ObjectStorage
 from quorate.backup.storage_url import StorageLocation
+from quorate.backup.stored_documents import DamagedDocument, DocumentFault, decode_packed, decode_sealed, encode_sealed
+from quorate.backup.stored_numbers import Count, MomentMs
 from quorate.kernel.ids import TopicId, TopicName
+from quorate.records.attributes import Compression
+from quorate.records.compression import decompress
+from quorate.records.errors import CorruptBatch
 
-_PLAN = re.compile(r"([0-9a-f]+)-(\d+)/plan\.json")
+_PLAN = re.compile(r"([0-9a-f]{1,64})-([1-9]\d{0,8})/plan\.json")
+_MAP = re.compile(r"[^/]+/offset-map-[^/]+/[^/]+\.msgpack\.zst")
+_MAX_MAP_BYTES = 512 * 1024 * 1024
+_DIGEST_BYTES = 32
 _SNAPSHOT = re.compile(r"[^/]+/groups-before/[0-9a-f]{64}\.json")
 _DIGEST_LENGTH = 12
 
-Stored = TypeVar("Stored")
+Stored = TypeVar("Stored", bound=msgspec.Struct)
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +48,20 @@ class GroupSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreDone(msgspec.Struct, frozen=True, kw_only=True):
-    finished_ms: int
-    record_count: int
+    finished_ms: MomentMs
+    record_count: Count
+
+
+class TopicIds(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the topics that a restore made."""
+
+    topic_ids: dict[TopicName, TopicId]
+
+
+class Happened(msgspec.Struct, frozen=True, kw_only=True):
+    """That the object is there says it."""
+
+    what: str
 
 
 def restores_location(config: RestoreConfig) -> StorageLocation:
@@ -88,26 +109,32 @@ class RestoreLedger:
         return self._put_once(f"{restore_id}/plan.json", plan, RestorePlan)
 
     def plan(self, restore_id: str) -> RestorePlan:
-        found = self._read(f"{restore_id}/plan.json", RestorePlan)
+        name = f"{restore_id}/plan.json"
+        found = self._read(name, RestorePlan)
         if found is None:
             raise BackupError(f"there is no restore {restore_id} in {self._storage.location.url}")
+        try:
+            check_plan(found)
+        except DocumentFault as fault:
+            raise self._damaged(name, fault) from None
         return found
 
     def put_topic_ids(self, restore_id: str, topic_ids: dict[TopicName, TopicId]) -> dict[TopicName, TopicId]:
-        return self._put_once(f"{restore_id}/topics.json", topic_ids, dict[TopicName, TopicId])
+        return self._put_once(f"{restore_id}/topics.json", TopicIds(topic_ids=topic_ids), TopicIds).topic_ids
 
     def topic_ids(self, restore_id: str) -> dict[TopicName, TopicId] | None:
-        return self._read(f"{restore_id}/topics.json", dict[TopicName, TopicId])
+        found = self._read(f"{restore_id}/topics.json", TopicIds)
+        return None if found is None else found.topic_ids
 
     def next_run_number(self, restore_id: str) -> int:
         return take_run_number(self._storage, restore_id)
 
     def put_written(self, restore_id: str) -> None:
         """Every record is in the target. From now on its users may write there, and retention may delete."""
-        self._put_once(f"{restore_id}/written.json", {}, dict[str, str])
+        self._put_once(f"{restore_id}/written.json", Happened(what="written"), Happened)
 
     def is_written(self, restore_id: str) -> bool:
-        return self._read(f"{restore_id}/written.json", dict[str, str]) is not None
+        return self._read(f"{restore_id}/written.json", Happened) is not None
 
     def put_done(self, restore_id: str, done: RestoreDone) -> None:
         self._put_once(f"{restore_id}/done.json", done, RestoreDone)
@@ -117,19 +144,42 @@ class RestoreLedger:
 
     def put_abandoned(self, restore_id: str) -> None:
         """The restore has a plan and will never follow it: its manifest is not to be kept for it."""
-        self._put_once(f"{restore_id}/abandoned.json", {}, dict[str, str])
+        self._put_once(f"{restore_id}/abandoned.json", Happened(what="abandoned"), Happened)
 
     def is_abandoned(self, restore_id: str) -> bool:
-        return self._read(f"{restore_id}/abandoned.json", dict[str, str]) is not None
+        return self._read(f"{restore_id}/abandoned.json", Happened) is not None
 
-    def unfinished(self) -> dict[str, int]:
-        """The manifest of every restore that a later run may go on with; only the last one of each digest can."""
+    def unfinished(self, ignored: Collection[str] = ()) -> dict[str, int]:
+        """The manifest of every restore that a later run may go on with; only the last one of each digest can.
+
+        Nothing is read of those that are to be ``ignored``: they may be damaged.
+        """
         last = {restore_id.rpartition("-")[0]: restore_id for restore_id in self.ids()}
         return {
             restore_id: self.plan(restore_id).manifest_number
             for restore_id in last.values()
-            if self.done(restore_id) is None and not self.is_abandoned(restore_id)
+            if restore_id not in ignored and self.done(restore_id) is None and not self.is_abandoned(restore_id)
         }
+
+    def damages(self) -> dict[str, str]:
+        """What is wrong with which object, of all restores."""
+        found: dict[str, str] = {}
+        for each in list(self._storage.objects()):
+            restore_id, _, name = each.name.partition("/")
+            try:
+                if _PLAN.fullmatch(each.name):
+                    self.plan(restore_id)
+                elif _MAP.fullmatch(each.name):
+                    self._read_map(each.name)
+                elif _SNAPSHOT.fullmatch(each.name):
+                    self._read(each.name, GroupSnapshot)
+                elif name in _KINDS:
+                    self._read(each.name, _KINDS[name])
+            except ObjectNotFound:
+                continue
+            except DamagedDocument as error:
+                found[each.name] = str(error)
+        return found
 
     def put_group_snapshot(self, restore_id: str, snapshot: GroupSnapshot) -> None:
         """Taken once, before the first commit: a later one would hold what the restore itself committed."""
@@ -143,16 +193,32 @@ class RestoreLedger:
         return sorted((each for each in found if each is not None), key=lambda each: each.group)
 
     def put_offset_map(self, restore_id: str, map_id: str, topic: TopicName, offset_map: OffsetMap) -> None:
-        content = bytes(zstd.compress(msgspec.msgpack.encode(offset_map)))
-        self._storage.put_if_absent(_map_name(restore_id, map_id, topic), content)
+        packed = msgspec.msgpack.encode(offset_map)
+        if len(packed) > _MAX_MAP_BYTES:
+            raise BackupError(
+                f"the offset map of topic {topic} has {len(packed)} bytes, and none may have more than 512 MiB"
+            )
+        content = bytes(zstd.compress(packed))
+        self._storage.put_if_absent(_map_name(restore_id, map_id, topic), hashlib.sha256(content).digest() + content)
 
     def offset_map(self, restore_id: str, map_id: str, topic: TopicName) -> OffsetMap:
-        content = self._storage.read(_map_name(restore_id, map_id, topic))
-        return msgspec.msgpack.decode(bytes(zstd.decompress(content)), type=OffsetMap)
+        return self._read_map(_map_name(restore_id, map_id, topic))
+
+    def _read_map(self, name: str) -> OffsetMap:
+        data = self._storage.read(name)
+        digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+        try:
+            if hashlib.sha256(content).digest() != digest:
+                raise DocumentFault("it does not match its SHA-256")
+            packed = decompress(Compression.ZSTD, content, limit_bytes=_MAX_MAP_BYTES)
+            offset_map: OffsetMap = decode_packed(packed, OffsetMap)
+        except (DocumentFault, CorruptBatch) as fault:
+            raise self._damaged(name, fault) from None
+        return offset_map
 
     def _put_once(self, name: str, value: Stored, kind: type[Stored]) -> Stored:
         with contextlib.suppress(ObjectExists):
-            self._storage.put_if_absent(name, msgspec.json.encode(value))
+            self._storage.put_if_absent(name, encode_sealed(value))
         stored = self._read(name, kind)
         assert stored is not None, "an object that was put is not there"
         return stored
@@ -163,9 +229,26 @@ class RestoreLedger:
         except ObjectNotFound:
             return None
         try:
-            return msgspec.json.decode(content, type=kind)
-        except msgspec.DecodeError as error:
-            raise BackupError(f"{self._storage.url_of(name)} cannot be read: {error}") from None
+            found: Stored = decode_sealed(content, kind)
+        except DocumentFault as fault:
+            raise self._damaged(name, fault) from None
+        return found
+
+    def _damaged(self, name: str, fault: Exception) -> DamagedDocument:
+        restore_id = name.partition("/")[0]
+        return DamagedDocument(
+            f"{self._storage.url_of(name)} is damaged: {fault}; to start over delete {self._storage.url_of(restore_id)}"
+            f" and the topics that this restore made, and give quorate prune --ignore-restore {restore_id} until then"
+        )
+
+
+#: Documents of a restore beside its plan.
+_KINDS: dict[str, type[msgspec.Struct]] = {
+    "topics.json": TopicIds,
+    "written.json": Happened,
+    "done.json": RestoreDone,
+    "abandoned.json": Happened,
+}
 
 
 def _map_name(restore_id: str, map_id: str, topic: TopicName) -> str:

@@ -11,9 +11,10 @@ import msgspec
 
 from quorate.backup.manifest import GroupEntry
 from quorate.backup.restore_plan import MapSource, RestorePlan, TargetTopic
+from quorate.backup.stored_numbers import StoredPartition
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 
-OffsetMap = dict[PartitionIndex, list[MapSource]]
+OffsetMap = dict[StoredPartition, list[MapSource]]
 
 
 class TranslatedOffset(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,16 @@
 """What a restore writes, decided once and then never changed: every later run of it follows this plan. Pure."""
 
+import re
 from typing import Literal
 
 import msgspec
 
+from quorate.backup.object_names import is_safe_segment
 from quorate.backup.restore_batches import Span
 from quorate.backup.restore_survey import PartitionSurvey
 from quorate.backup.restore_topics import SelectedTopic, lost_offsets, missing_partitions
 from quorate.backup.restore_transactions import ExcludedTransaction
+from quorate.backup.stored_documents import DocumentFault, one_line
 from quorate.backup.stored_numbers import (
     BatchBytes,
     Count,
@@ -22,7 +25,9 @@ from quorate.backup.stored_numbers import (
 )
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+_MAP_ID = re.compile(r"[0-9a-z]{1,36}")
 
 
 class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +111,23 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def batch_bytes(self) -> int:
         return sum(topic.batch_bytes for topic in self.topics)
+
+
+def check_plan(plan: RestorePlan) -> None:
+    """Raise ``DocumentFault`` unless all holds that a plan is relied on for."""
+    if plan.format_version != FORMAT_VERSION:
+        raise DocumentFault(f"it has format version {plan.format_version}, and only {FORMAT_VERSION} is known here")
+    if not _MAP_ID.fullmatch(plan.map_id):
+        raise DocumentFault(f"no offset map is called {one_line(plan.map_id)!r}")
+    names = [topic.name for topic in plan.topics]
+    for name in [*names, *(topic.source for topic in plan.topics)]:
+        if not is_safe_segment(name):
+            raise DocumentFault(f"it has a topic {one_line(name)!r}, which no cluster can have")
+    if len(set(names)) < len(names):
+        raise DocumentFault("it makes one topic twice")
+    for topic in plan.topics:
+        if [each.partition for each in topic.partitions] != list(range(topic.partition_count)):
+            raise DocumentFault(f"it has not the {topic.partition_count} partitions of topic {topic.name} in order")
 
 
 def plan_topic(

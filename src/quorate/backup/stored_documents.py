@@ -4,8 +4,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from quorate.backup.errors import BackupError
+from quorate.backup.manifest_seal import is_sealed, seal
+
 _Decoded = TypeVar("_Decoded")
-_MAX_REASON_LENGTH = 200
+_MAX_REASON_LENGTH = 1000
+
+
+class DamagedDocument(BackupError):
+    """An object beside a backup is there and cannot be believed."""
 
 
 class DocumentFault(ValueError):
@@ -19,6 +26,19 @@ def decode_json(data: bytes | memoryview, kind: type[_Decoded]) -> _Decoded:
         raise DocumentFault(one_line(str(error))) from None
     except RecursionError:
         raise DocumentFault("it is nested too deeply") from None
+
+
+def encode_sealed(document: msgspec.Struct) -> bytes:
+    """With its SHA-256 at the end, as manifests have it."""
+    encoded = msgspec.json.encode(document)
+    assert encoded != b"{}", "a document without a field cannot be sealed"
+    return seal(encoded)
+
+
+def decode_sealed(data: bytes, kind: Any) -> Any:
+    if not is_sealed(data):
+        raise DocumentFault("it does not match its SHA-256")
+    return decode_json(data, kind)
 
 
 def decode_packed(data: bytes, kind: Any) -> Any:

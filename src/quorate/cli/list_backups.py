@@ -14,7 +14,7 @@ from quorate.cli.text_table import print_table
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.holds import Hold
+    from quorate.backup.holds import HoldLedger
     from quorate.backup.manifest import Manifest, TopicEntry
     from quorate.backup.manifest_catalog import ManifestCatalog
     from quorate.backup.storage_url import StorageLocation
@@ -46,7 +46,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
     unreadable: list[str] = []
     for backup_id in list_backup_ids(opened):
         try:
-            rows.append(_summary(_latest(root, backup_id)) | {"held": len(_holds(root, backup_id))})
+            rows.append(_summary(_latest(root, backup_id)) | {"held": len(_holds(root, backup_id).holds())})
         except QuorateError as error:
             unreadable.append(str(error))
             rows.append({"backup_id": backup_id, "state": "unreadable"})
@@ -92,10 +92,13 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
 
 
 def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: OutputFormat) -> None:
+    from quorate.backup.stored_documents import one_line
+
     topics = [_topic(topic) for topic in manifest.topics]
+    ledger = _holds(root, manifest.backup_id)
     holds = [
         {"manifest": number, "since": _time(each.since_ms), "reason": each.reason}
-        for number, each in _holds(root, manifest.backup_id).items()
+        for number, each in ledger.holds().items()
     ]
     manifests = _catalog(root, manifest.backup_id).numbers()
     if output_format is OutputFormat.JSON:
@@ -106,8 +109,9 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
         return
     summary = _summary(manifest)
     print(
-        f"backup {manifest.backup_id}: {summary['state']}, manifest {manifest.number}, cluster {manifest.cluster_id}, "
-        f"captured {summary['time']}, {manifest.settings.mode}, {manifest.settings.isolation}"
+        f"backup {manifest.backup_id}: {summary['state']}, manifest {manifest.number}, "
+        f"cluster {one_line(manifest.cluster_id)}, captured {summary['time']}, "
+        f"{manifest.settings.mode}, {manifest.settings.isolation}"
     )
     print_table(
         ["topic", "partitions", "records", "stored", "from", "to", "gaps"],
@@ -127,15 +131,18 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
     for topic in topics:
         for gap in topic["gaps"]:
             where = f"{topic['topic']}-{gap['partition']} offsets {gap['start_offset']} to {gap['end_offset'] - 1}"
-            print(f"gap: {where} ({gap['reason']}) {gap['detail']}".rstrip())
+            print(f"gap: {where} ({gap['reason']}) {one_line(gap['detail'])}".rstrip())
     for name in summary["recreated"]:
         lives = max(topic["generation"] for topic in topics if topic["topic"] == name)
         print(f"recreated: {name} is in its life {lives}: what was written to an old one after its last run is lost")
     for failure in manifest.failures:
-        where = failure.topic or failure.group or "cluster"
-        print(f"failed: {where}{'' if failure.partition is None else f'-{failure.partition}'}: {failure.message}")
+        where = one_line(failure.topic or failure.group or "cluster")
+        place = where if failure.partition is None else f"{where}-{failure.partition}"
+        print(f"failed: {place}: {one_line(failure.message)}")
     for hold in holds:
-        print(f"held: manifest {hold['manifest']} since {hold['since']} {hold['reason']}".rstrip())
+        print(f"held: manifest {hold['manifest']} since {hold['since']} {one_line(str(hold['reason']))}".rstrip())
+    for damaged in ledger.damages():
+        print(f"damaged: {damaged.message}")
     print(f"manifests: {_ranges(manifests)}")
     if manifest.groups:
         print(f"{len(manifest.groups)} consumer groups with their offsets")
@@ -151,11 +158,11 @@ def _catalog(root: "StorageLocation", backup_id: str) -> "ManifestCatalog":
     return ManifestCatalog(open_storage(root.below(backup_id)), backup_id)
 
 
-def _holds(root: "StorageLocation", backup_id: str) -> "dict[int, Hold]":
+def _holds(root: "StorageLocation", backup_id: str) -> "HoldLedger":
     from quorate.backup.holds import HoldLedger, holds_location
     from quorate.backup.storage import open_storage
 
-    return HoldLedger(open_storage(holds_location(root, backup_id)), backup_id).holds()
+    return HoldLedger(open_storage(holds_location(root, backup_id)), backup_id)
 
 
 def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":

@@ -35,19 +35,26 @@ def verify(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Check that every object of a backup is there and is what was written."""
     from quorate.backup.config import check_backup_id
+    from quorate.backup.holds import HoldLedger, holds_location
     from quorate.backup.manifest_catalog import ManifestCatalog
+    from quorate.backup.restore_ledger import RestoreLedger, restores_below
     from quorate.backup.storage import open_storage
     from quorate.backup.storage_url import StorageLocation
-    from quorate.pipeline.backup_inventory import take_inventory
+    from quorate.pipeline.backup_inventory import damages_beside, take_inventory
     from quorate.pipeline.verification import verify_quickly, without_pruned
 
     check_backup_id(backup_id)
-    location = StorageLocation(storage, endpoint).below(backup_id)
+    root = StorageLocation(storage, endpoint)
+    location = root.below(backup_id)
     opened = open_storage(location)
     catalog = ManifestCatalog(opened, backup_id)
     inventory = take_inventory(catalog, newest_only=newest_only)
     if inventory is None:
         raise QuorateError(f"there is no backup {backup_id} in {storage}")
+    holds = HoldLedger(open_storage(holds_location(root, backup_id)), backup_id)
+    restores = RestoreLedger(open_storage(restores_below(root, backup_id)))
+    beside = damages_beside(holds, restores, backup_id)
+    inventory = msgspec.structs.replace(inventory, damages=[*inventory.damages, *beside])
     with (
         interruptible("not everything was verified"),
         ProgressDisplay("verify", is_quiet=output_format is OutputFormat.JSON) as display,

@@ -6,10 +6,12 @@ from itertools import pairwise
 import msgspec
 
 from quorate.backup.errors import BackupError, ManifestMissing, ManifestPruned
+from quorate.backup.holds import HoldLedger
 from quorate.backup.manifest import SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.object_names import manifest_name
 from quorate.backup.prune import merged_ranges
+from quorate.backup.restore_ledger import RestoreLedger
 
 
 class Damage(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,13 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
         segments=list(segments.values()),
         damages=damages,
     )
+
+
+def damages_beside(holds: HoldLedger, restores: RestoreLedger, backup_id: str) -> list[Damage]:
+    """Decisions about manifests, and what is kept of restores."""
+    decisions = [Damage(name=each.name, message=each.message) for each in holds.damages()]
+    of_restores = restores.damages().items()
+    return decisions + [Damage(name=f"{backup_id}~restores/{name}", message=message) for name, message in of_restores]
 
 
 def _missing_manifests(catalog: ManifestCatalog, numbers: Sequence[int]) -> list[Damage]:

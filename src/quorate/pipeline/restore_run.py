@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from quorate.backup.errors import ManifestPruned
+from quorate.backup.errors import BackupError, ManifestPruned
 from quorate.backup.holds import HoldLedger, holds_location
-from quorate.backup.manifest import Manifest
+from quorate.backup.manifest import Manifest, SegmentEntry
 from quorate.backup.manifest_catalog import ManifestCatalog
 from quorate.backup.restore_batches import RecordRules
 from quorate.backup.restore_config import RestoreConfig
@@ -22,7 +22,7 @@ from quorate.backup.storage import open_storage
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import TopicId, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
 from quorate.pipeline.cluster_capture import now_ms
 from quorate.pipeline.rate_limit import share_of_limit
 from quorate.pipeline.restore_groups import RestoreGroups
@@ -233,9 +233,7 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
     """One for each target partition that does not stay as it was created."""
     found: list[PartitionAssignment] = []
     for topic in plan.topics:
-        entry = manifest.find(topic.source_topic_id, topic.source)
-        assert entry is not None, "a manifest lost a topic that it held"
-        segments = {partition.partition: partition.segments for partition in entry.partitions}
+        segments = _segments_of(topic, plan, manifest)
         found += [
             PartitionAssignment(
                 topic=topic.name,
@@ -262,6 +260,21 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
             if target.log_end_offset
         ]
     return found
+
+
+def _segments_of(topic: TargetTopic, plan: RestorePlan, manifest: Manifest) -> dict[PartitionIndex, list[SegmentEntry]]:
+    """Of the source, by partition. A plan may be of another manifest than the one that has its number."""
+    entry = manifest.find(topic.source_topic_id, topic.source)
+    partitions = [] if entry is None else entry.partitions
+    segments = {partition.partition: partition.segments for partition in partitions}
+    for target in topic.partitions:
+        for source in target.sources:
+            if len(segments.get(source.partition, [])) != len(source.segment_counts):
+                raise BackupError(
+                    f"the plan of this restore does not fit manifest {manifest.number} of backup {plan.backup_id}: "
+                    "delete the topics that it made, and restore again"
+                )
+    return segments
 
 
 def _size_of(assignment: PartitionAssignment) -> int:

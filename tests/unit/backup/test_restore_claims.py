@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.backup.errors import BackupError
 from quorate.backup.object_names import topic_label
 from quorate.backup.restore_claims import CHECK_INTERVAL_S, ClaimLost, PartitionClaim, take_run_number
 from quorate.backup.storage import ObjectStorage, open_storage
@@ -77,3 +78,14 @@ def test_what_a_killed_process_left_half_written_is_no_claim(tmp_path: Path) -> 
 
     assert not claim(storage, clock).is_first
     assert sorted(each.name for each in folder.iterdir()) == ["1", "2", "2.0123abcd.partial"]
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"9" * 5000, b"-1", b"1\n", b"\xff"])
+def test_a_claim_that_holds_no_number_is_one_sentence(content: bytes) -> None:
+    storage, clock = MemoryStorage(), Clock()
+    claim(storage, clock)
+    (name,) = storage.contents
+    storage.store(name, content)
+
+    with pytest.raises(BackupError, match="is damaged: it holds no number of a run; delete it"):
+        claim(storage, clock)
