@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from quorate.records.attributes import COMPRESSION_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
+from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from quorate.records.batch import (
     LENGTH_OFFSET,
     LOG_OVERHEAD_BYTES,
@@ -41,10 +41,15 @@ class BatchSummary(NamedTuple):
     #: Whether it can go back to a broker as it is: the current format with the producer's times, a record for each
     #: offset, outside of transactions.
     is_plain: bool
+    is_control: bool  # Its records are markers of transactions, which readers never see.
 
     @property
     def next_offset(self) -> Offset:
         return Offset(self.last_offset + 1)
+
+    @property
+    def data_record_count(self) -> int:
+        return 0 if self.is_control else self.record_count
 
 
 def summarize(buffer: Buffer, position: int, header: BatchHeader) -> BatchSummary:
@@ -72,6 +77,7 @@ def summarize(buffer: Buffer, position: int, header: BatchHeader) -> BatchSummar
         max_timestamp,
         attributes & COMPRESSION_MASK != 0,
         attributes & ~COMPRESSION_MASK == 0 and 0 < record_count == header.last_offset_delta + 1,
+        attributes & CONTROL_MASK != 0,
     )
 
 
@@ -122,5 +128,6 @@ def _summarize_legacy(message: memoryview) -> BatchSummary:
         min(timestamps, default=NO_TIMESTAMP),
         max(timestamps, default=NO_TIMESTAMP),
         message[_LEGACY_ATTRIBUTES_OFFSET] & COMPRESSION_MASK != 0,
+        False,
         False,
     )

@@ -69,6 +69,7 @@ def _compare(group: MergeGroup, merged: SegmentEntry) -> None:
         "last_offset": sources[-1].last_offset,
         "batch_count": sum(each.batch_count for each in sources),
         "record_count": sum(each.record_count for each in sources),
+        "control_record_count": sum(each.control_record_count for each in sources),
         "batch_bytes": sum(each.batch_bytes for each in sources),
         "largest_batch_bytes": max(each.largest_batch_bytes for each in sources),
         "min_timestamp": min(smallest, default=None),

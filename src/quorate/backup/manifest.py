@@ -64,7 +64,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One object. All fields but the last are as its footer has them."""
+    """One object. All fields but the last are as its footer has them, so they count what is in it."""
 
     name: str  # Below the backup's folder.
     size_bytes: SizeBytes
@@ -77,6 +77,7 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     max_timestamp: RecordTimestamp | None
     batch_count: Count
     record_count: Count
+    control_record_count: Count = 0
     batch_bytes: SizeBytes
     largest_batch_bytes: BatchBytes
     is_plain: bool = False
@@ -86,6 +87,22 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def live_end_offset(self) -> Offset:
         """Where batches must begin before, to count."""
         return self.end_offset if self.superseded_from_offset is None else self.superseded_from_offset
+
+    @property
+    def live_record_count(self) -> int:
+        """Records of data: without markers of transactions, and without what a truncation has superseded.
+
+        Of a segment that was cut, that is how many can be left at the offsets before the cut. See ``count_is_exact``.
+        """
+        data = self.record_count - self.control_record_count
+        if self.superseded_from_offset is None:
+            return data
+        return max(0, min(data, self.superseded_from_offset - self.first_offset))
+
+    @property
+    def count_is_exact(self) -> bool:
+        """Whether ``live_record_count`` is more than a bound."""
+        return self.is_plain or self.superseded_from_offset is None
 
     @property
     def record_end_offset(self) -> Offset:
@@ -246,6 +263,7 @@ def segment_entry(name: str, finished: FinishedSegment) -> SegmentEntry:
         max_timestamp=footer.max_timestamp,
         batch_count=footer.batch_count,
         record_count=footer.record_count,
+        control_record_count=footer.control_record_count,
         batch_bytes=footer.batch_bytes,
         largest_batch_bytes=footer.largest_batch_bytes,
         is_plain=footer.is_plain,

@@ -66,7 +66,8 @@ def _check_partition(manifest: Manifest, topic: TopicEntry, partition: Partition
 def _check_segment(place: str, segment: SegmentEntry) -> None:
     """A plain segment is restored by these numbers alone."""
     offsets = segment.last_offset - segment.first_offset + 1
-    if offsets < 1 or segment.record_count > offsets or (segment.is_plain and segment.record_count != offsets):
+    is_possible = segment.control_record_count <= segment.record_count <= offsets
+    if not is_possible or (segment.is_plain and segment.record_count != offsets):
         raise DamagedManifest(
             f"{place}: {segment.record_count} records cannot have the offsets {segment.first_offset} to "
             f"{segment.last_offset}"

@@ -59,7 +59,7 @@ class RangeRecorder:
             return placement
         if placement is Placement.INSIDE:
             self._sink.append(batch, summary, now_ms)
-            self.record_count += summary.record_count
+            self.record_count += summary.data_record_count
             self.batch_bytes += summary.size_bytes
         self._advance(summary.next_offset)
         return placement

@@ -19,6 +19,7 @@ class SegmentContent:
         self._leader_epochs: list[EpochStart] = []
         self._batch_count = 0
         self._record_count = 0
+        self._control_record_count = 0
         self._largest_batch_bytes = 0
         self._is_plain = True
         self.next_offset = start_offset
@@ -38,6 +39,7 @@ class SegmentContent:
             max_timestamp,
             _,
             is_plain,
+            is_control,
         ) = summary
         if not self.next_offset <= base_offset <= last_offset:
             self._check_first(summary)
@@ -51,6 +53,8 @@ class SegmentContent:
         self.batch_bytes += size_bytes
         self._batch_count += 1
         self._record_count += record_count
+        if is_control:
+            self._control_record_count += record_count
         if max_timestamp > self.max_timestamp:  # noqa: PLR1730
             self.max_timestamp = max_timestamp
         if min_timestamp < self._min_timestamp and min_timestamp != NO_TIMESTAMP:
@@ -71,6 +75,7 @@ class SegmentContent:
             max_timestamp=None if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp,
             batch_count=self._batch_count,
             record_count=self._record_count,
+            control_record_count=self._control_record_count,
             batch_bytes=self.batch_bytes,
             largest_batch_bytes=self._largest_batch_bytes,
             is_plain=self._is_plain,

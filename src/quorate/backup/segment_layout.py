@@ -37,7 +37,7 @@ from quorate.kernel.ids import Offset, TopicId, TopicName
 
 _Decoded = TypeVar("_Decoded")
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 SEGMENT_MAGIC = b"QSEG"
 FRAME_MAGIC = b"QFRM"
@@ -104,7 +104,8 @@ class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
     min_timestamp: RecordTimestamp | None  # None where no record has a timestamp.
     max_timestamp: RecordTimestamp | None
     batch_count: Count
-    record_count: Count
+    record_count: Count  # Markers of transactions, too.
+    control_record_count: Count  # Those markers.
     batch_bytes: SizeBytes  # All batches as the broker sent them.
     largest_batch_bytes: BatchBytes
     is_plain: bool  # Whether all batches are, and no offset is missing between them.

@@ -69,7 +69,7 @@ class SegmentSink:
         pieces = segment.writer.append(batch, summary)
         if pieces:
             segment.upload.write(pieces)
-        self.record_count += summary.record_count
+        self.record_count += summary.data_record_count
         self.batch_bytes += summary.size_bytes
 
     def finish(self, end_offset: Offset) -> list[SegmentEntry]:

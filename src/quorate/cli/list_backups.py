@@ -74,7 +74,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
                     row.get("manifest", "-"),
                     row.get("topics", "-"),
                     row.get("partitions", "-"),
-                    f"{row['records']:,}" if "records" in row else "-",
+                    _count(row),
                     format_bytes(row["bytes"]) if "bytes" in row else "-",
                     row.get("gaps") or "-",
                     len(row.get("recreated", [])) or "-",
@@ -119,7 +119,7 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
             [
                 f"{topic['topic']} (life {topic['generation']})" if topic["generation"] > 1 else topic["topic"],
                 topic["partition_count"],
-                f"{topic['records']:,}",
+                _count(topic),
                 format_bytes(topic["bytes"]),
                 topic["from"] or "-",
                 topic["to"] or "-",
@@ -173,7 +173,7 @@ def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
-    from quorate.pipeline.run_report import losses, state_of, topic_bytes, topic_records
+    from quorate.pipeline.run_report import is_count_exact, losses, state_of, topic_bytes, topic_records
 
     return {
         "backup_id": manifest.backup_id,
@@ -183,6 +183,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
         "topics": len(manifest.topics),
         "partitions": sum(len(topic.partitions) for topic in manifest.topics),
         "records": sum(topic_records(topic) for topic in manifest.topics),
+        "records_exact": all(is_count_exact(topic) for topic in manifest.topics),
         "bytes": sum(topic_bytes(topic) for topic in manifest.topics),
         "gaps": sum(len(losses(topic)) for topic in manifest.topics),
         "recreated": sorted({topic.name for topic in manifest.topics if topic.generation > 1}),
@@ -191,7 +192,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
 
 
 def _topic(topic: "TopicEntry") -> dict[str, Any]:
-    from quorate.pipeline.run_report import losses, topic_bytes, topic_records
+    from quorate.pipeline.run_report import is_count_exact, losses, topic_bytes, topic_records
 
     segments = [segment for partition in topic.partitions for segment in partition.segments]
     earliest = min((each.min_timestamp for each in segments if each.min_timestamp is not None), default=None)
@@ -202,6 +203,7 @@ def _topic(topic: "TopicEntry") -> dict[str, Any]:
         "generation": topic.generation,
         "partition_count": topic.partition_count,
         "records": topic_records(topic),
+        "records_exact": is_count_exact(topic),
         "bytes": topic_bytes(topic),
         "from": None if earliest is None else _time(earliest),
         "to": None if latest is None else _time(latest),
@@ -227,6 +229,12 @@ def _topic(topic: "TopicEntry") -> dict[str, Any]:
             for found in losses(topic)
         ],
     }
+
+
+def _count(row: dict[str, Any]) -> str:
+    if "records" not in row:
+        return "-"
+    return f"{row['records']:,}" if row["records_exact"] else f"at most {row['records']:,}"
 
 
 def _time(milliseconds: int) -> str:

@@ -121,7 +121,8 @@ class ProgressDisplay:
             parts.insert(0, f"{progress.topics_done}/{progress.topic_count} topics")
         if progress.size_bytes:
             parts.append(f"{progress.size_bytes / elapsed_s / 1e6:.1f} MB/s")
-            parts.append(f"{progress.record_count / elapsed_s:,.0f} records/s")
+            if progress.record_count:
+                parts.append(f"{progress.record_count / elapsed_s:,.0f} records/s")
         seconds_left = progress.seconds_left(elapsed_s)
         if seconds_left is not None:
             parts.append(f"{format_seconds(seconds_left)} left")

@@ -99,10 +99,18 @@ def _show(report: "VerificationReport", output_format: OutputFormat) -> None:
         return
     for damage in report.damages:
         print(f"damaged: {damage.message}")
-    kind = "every batch" if report.deep else "sizes and SHA-256"
-    print(
-        f"backup {report.backup_id}, manifest {report.manifest_number}: {counted(report.objects, 'object')}, "
-        f"{counted(report.record_count, 'record')}, {format_bytes(report.size_bytes)} verified ({kind}), "
-        f"{len(report.damages)} damaged",
-        flush=True,
-    )
+    print(_summary(report), flush=True)
+
+
+def _summary(report: "VerificationReport") -> str:
+    """What was looked at, and no more than that."""
+    read = report.manifests - report.unreadable_manifests
+    which = "the newest manifest" if report.newest_only else f"all {read} manifests"
+    if report.unreadable_manifests:
+        which = f"{read} of {report.manifests} manifests"
+    name = f"backup {report.backup_id}, manifest {report.manifest_number}"
+    begin = f"{name}: {counted(report.objects, 'object')} of {which}"
+    sound = f"{len(report.damages)} damaged, {format_bytes(report.size_bytes)}"
+    if report.record_count is None:
+        return f"{begin}, {sound} with the right size and SHA-256 (no batch was opened: --deep checks each of them)"
+    return f"{begin}, {sound} and {counted(report.record_count, 'record')} sound, every batch checked"

@@ -23,6 +23,8 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
     manifest_number: int  # Of the newest.
     manifest_count: int
+    unreadable_count: int  # Of those manifests.
+    newest_only: bool
     segments: list[SegmentEntry]
     damages: list[Damage]  # Manifests that cannot be read; what only they name is not among the segments.
 
@@ -35,7 +37,7 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
     wanted = numbers[-1:] if newest_only else numbers
     segments: dict[str, SegmentEntry] = {}
     damages: list[Damage] = [] if newest_only else _missing_manifests(catalog, numbers)
-    pruned = 0
+    pruned = unreadable = 0
     for number in reversed(wanted):
         try:
             manifest = catalog.read(number)
@@ -49,6 +51,7 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
             damages.append(Damage(name=manifest_name(number), message=str(error)))
             continue
         except BackupError as error:
+            unreadable += 1
             damages.append(Damage(name=manifest_name(number), message=str(error)))
             continue
         for each in manifest.segments():
@@ -59,6 +62,8 @@ def take_inventory(catalog: ManifestCatalog, *, newest_only: bool = False) -> In
         backup_id=catalog.backup_id,
         manifest_number=numbers[-1],
         manifest_count=len(wanted) - pruned,
+        unreadable_count=unreadable,
+        newest_only=newest_only,
         segments=list(segments.values()),
         damages=damages,
     )

@@ -43,7 +43,7 @@ class CompactTask:
     def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
         groups = msgspec.msgpack.decode(task, type=list[MergeGroup])
         answers = [self._merge(group, report) for group in groups]
-        records = sum(0 if each.merged is None else each.merged.record_count for each in answers)
+        records = sum(0 if each.merged is None else each.merged.live_record_count for each in answers)
         return Outcome(msgspec.msgpack.encode(answers), sum(group.size_bytes for group in groups), records)
 
     def _merge(self, group: MergeGroup, report: Report) -> MergeAnswer:

@@ -30,7 +30,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     topics: int
     partitions: int
     tasks: int
-    record_count: int
+    record_count: int  # Of data: markers of transactions are copied and not counted.
     batch_bytes: int  # As the brokers sent them.
     stored_bytes: int
     gaps: list[FoundGap]  # Those of this run in which records are missing.
@@ -80,7 +80,13 @@ def state_of(manifest: Manifest) -> str:
 
 
 def topic_records(topic: TopicEntry) -> int:
-    return sum(segment.record_count for partition in topic.partitions for segment in partition.segments)
+    """Records that a reader of the backup sees: no markers of transactions, nothing that a truncation superseded."""
+    return sum(segment.live_record_count for partition in topic.partitions for segment in partition.segments)
+
+
+def is_count_exact(topic: TopicEntry) -> bool:
+    """Whether ``topic_records`` is more than a bound: a truncation cut a segment, and only reading it would tell."""
+    return all(segment.count_is_exact for partition in topic.partitions for segment in partition.segments)
 
 
 def topic_bytes(topic: TopicEntry) -> int:

@@ -1,7 +1,8 @@
 """Checks the objects of a backup against its manifests, and names every one that is damaged. Does I/O.
 
-The quick check compares presence, size and SHA-256 and runs on threads here. The deep one opens every frame and checks
-every batch, and runs on Spark. Manifests were checked against themselves when the inventory was taken.
+The quick check compares presence, size and SHA-256, runs on threads here, and says nothing of records. The deep one
+opens every frame and checks every batch, and runs on Spark. Manifests were checked against themselves when the
+inventory was taken.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,10 +31,12 @@ class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
     manifest_number: int
     deep: bool
+    newest_only: bool
     manifests: int
+    unreadable_manifests: int  # What only they name is not known.
     objects: int  # Without the manifests.
-    record_count: int
-    size_bytes: int
+    record_count: int | None  # Of data, in the objects that are sound; None where no batch was opened.
+    size_bytes: int  # Of the objects that are sound.
     damages: list[Damage]
 
 
@@ -50,8 +53,8 @@ class DeepCheck:
         for entry in entries:
             damage = _check(storage, entry, verify_deeply)
             damages += [] if damage is None else [damage]
-            report(entry.size_bytes, entry.record_count)
-        size_bytes, records = sum(each.size_bytes for each in entries), sum(each.record_count for each in entries)
+            report(entry.size_bytes, _data_records(entry))
+        size_bytes, records = sum(each.size_bytes for each in entries), sum(_data_records(each) for each in entries)
         return Outcome(msgspec.msgpack.encode(damages), size_bytes, records)
 
 
@@ -61,7 +64,7 @@ def verify_quickly(storage: ObjectStorage, inventory: Inventory, watcher: JobWat
         found = pool.map(lambda entry: _check(storage, entry, verify_hash), inventory.segments)
         for index, (entry, damage) in enumerate(zip(inventory.segments, found, strict=True)):
             damages += [] if damage is None else [damage]
-            watcher.tasks_finished([FinishedTask(index, entry.size_bytes, entry.record_count)], index + 1)
+            watcher.tasks_finished([FinishedTask(index, entry.size_bytes, 0)], index + 1)
     return _report(inventory, damages, deep=False)
 
 
@@ -113,14 +116,22 @@ def _check(
     return None
 
 
+def _data_records(entry: SegmentEntry) -> int:
+    return entry.record_count - entry.control_record_count
+
+
 def _report(inventory: Inventory, damages: list[Damage], *, deep: bool) -> VerificationReport:
+    damaged = {damage.name for damage in damages}
+    sound = [entry for entry in inventory.segments if entry.name not in damaged]
     return VerificationReport(
         backup_id=inventory.backup_id,
         manifest_number=inventory.manifest_number,
         deep=deep,
+        newest_only=inventory.newest_only,
         manifests=inventory.manifest_count,
+        unreadable_manifests=inventory.unreadable_count,
         objects=len(inventory.segments),
-        record_count=sum(entry.record_count for entry in inventory.segments),
-        size_bytes=sum(entry.size_bytes for entry in inventory.segments),
+        record_count=sum(map(_data_records, sound)) if deep else None,
+        size_bytes=sum(entry.size_bytes for entry in sound),
         damages=sorted([*inventory.damages, *damages], key=lambda damage: damage.name),
     )

@@ -20,7 +20,8 @@ from quorate.backup.segment_reader import SegmentReader
 from quorate.backup.segment_sink import SegmentSettings
 from quorate.backup.storage import ObjectStorage, StoredObject
 from quorate.backup.topic_selection import TopicSelection
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
+from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from tests.unit.backup.batches import CLUSTER_ID, PARTITION, TOPIC, TOPIC_ID, batch, summary_of
 
 BACKUP_ID = "nightly"
@@ -53,6 +54,18 @@ class PartitionLog:
         )
         self.batches.append((summary_of(data), data))
         self.end_offset = Offset(self.end_offset + gap + count)
+
+    def end_transaction(self) -> None:
+        """A control batch, which takes an offset and is no record to anybody."""
+        data = build_end_transaction_marker(
+            EndTransactionMarker(is_commit=True, coordinator_epoch=0),
+            producer_id=ProducerId(1),
+            producer_epoch=ProducerEpoch(0),
+            timestamp_ms=1,
+            base_offset=self.end_offset,
+        )
+        self.batches.append((summary_of(data), data))
+        self.end_offset = Offset(self.end_offset + 1)
 
     def delete_records(self, before: int) -> None:
         self.log_start_offset = max(self.log_start_offset, Offset(min(before, self.end_offset)))
