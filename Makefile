@@ -5,9 +5,10 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jvm demo test sim chaos fuzz rot compat check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz-store compat check format bench codegen clean
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 setup: $(READY) ## virtual environment in .venv, with the quorate command
 
@@ -43,6 +44,10 @@ fuzz: setup ## send hostile frames to the client and the peer ports of real node
 FLIPS ?= 500
 rot: setup ## flip FLIPS=500 bits on the disks of real nodes; each must be found, none served, each repaired
 	$(BIN)/python -m tests.chaos.rot --flips $(FLIPS)
+
+MUTATIONS ?= 100000
+fuzz-store: setup ## hostile backups, MUTATIONS=100000 of them: no traceback, bounded memory, nothing outside touched
+	$(BIN)/python -m tests.hostile_stores --mutations $(MUTATIONS)
 
 compat: setup jvm ## run stock clients, tools and what is built on them; write the table of docs/compatibility.md
 	-$(BIN)/python -m pytest -m proves tests/compat tests/ecosystem tests/integration

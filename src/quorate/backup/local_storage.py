@@ -100,8 +100,7 @@ class LocalStorage:
         *folders, last = object_name_parts(name)
         with self.errors_told("read", name), self._folder(folders) as folder:
             status = os.stat(last, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISREG(status.st_mode):
-            raise self._no_file(name)
+        self.check_regular(name, status)
         return _info(name, status)
 
     def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
@@ -158,8 +157,7 @@ class LocalStorage:
         with self._folder(folders) as folder:
             file = os.open(last, _READ, dir_fd=folder)
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise self._no_file(name)
+            self.check_regular(name, os.fstat(file))
             yield file
         finally:
             os.close(file)
@@ -172,8 +170,9 @@ class LocalStorage:
         finally:
             upload.abort()
 
-    def _no_file(self, name: str) -> StorageError:
-        return NameRefused(f"{self.url_of(name)} is not a regular file: it is neither read nor written")
+    def check_regular(self, name: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise NameRefused(f"{self.url_of(name)} is not a regular file: it is neither read nor written")
 
     @contextmanager
     def errors_told(self, action: str, name: str) -> Iterator[None]:
@@ -219,11 +218,19 @@ class LocalUpload:
             if replace:
                 os.rename(self._partial, self._last, src_dir_fd=folder, dst_dir_fd=folder)
             else:
-                os.link(self._partial, self._last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                self._link(folder)
             _sync_folder(folder)
         if not replace:
             self._remove_partial()
         self._close()
+
+    def _link(self, folder: int) -> None:
+        """What is there and no object is told apart: whoever waits for it to be readable would wait for ever."""
+        try:
+            os.link(self._partial, self._last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            self._storage.check_regular(self._name, os.stat(self._last, dir_fd=folder, follow_symlinks=False))
+            raise
 
     def abort(self) -> None:
         if self._file is not None:

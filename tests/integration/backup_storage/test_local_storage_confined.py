@@ -112,6 +112,22 @@ def test_a_backups_folder_that_is_a_link_is_refused_and_a_root_that_is_one_is_no
     assert_outside_is_untouched(root)
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_object_is_not_taken_for_one_that_another_run_was_faster_to_put(
+    storage: ObjectStorage, root: Path, kind: str
+) -> None:
+    """A hold is put again until it can be read: that went on for ever."""
+    if kind == "link":
+        (root / "object").symlink_to("nothing")
+    elif kind == "pipe":
+        os.mkfifo(root / "object")
+    else:
+        (root / "object").mkdir()
+
+    with pytest.raises(NameRefused, match="not a regular file"):
+        storage.put_if_absent("object", b"1")
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("call", ["read", "read_range", "info"])
 def test_a_pipe_is_no_object_and_nobody_waits_for_its_writer(storage: ObjectStorage, root: Path, call: str) -> None:
