@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(7200 if HEAVY else 300)
 def test_no_mutation_of_a_store_gives_a_traceback_spins_or_touches_what_is_outside(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
-        report = fuzz(Path(folder), seed=1, mutations=100_000 if HEAVY else 800)
+        report = fuzz(Path(folder), seed=1, mutations=100_000 if HEAVY else 500)
 
     assert report.growth_bytes < MAX_GROWTH_BYTES
     assert len(report.outcomes) > 4, "mutations that nothing notices find nothing"

@@ -78,7 +78,7 @@ def test_deep_verification_on_spark_finds_nothing_wrong(backups: Backups) -> Non
     done = backups.verify("--deep")
     assert done.status == 0, done
     assert "6,000 records" in done.output
-    assert "(every batch), 0 damaged" in done.output
+    assert "3 objects of 1 manifest, 0 damaged" in done.output
 
 
 def test_verify_names_each_damaged_and_each_missing_object(node: QuorateNode, backups: Backups, tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], object]] = {
     "record_count of 10^15": lambda manifest: _partition(manifest)["segments"][0].update(record_count=10**15),
     "last offset before the first": lambda manifest: _partition(manifest)["segments"][0].update(last_offset=0),
     "compaction of itself": lambda manifest: manifest.update(compacted_from=manifest["number"]),
+    "a digest that moves the cursor": lambda manifest: _partition(manifest)["segments"][0].update(sha256="\x1b[2J"),
     "unknown codec": lambda manifest: manifest["settings"].update(compression="x\u001b[2Jy"),
     "topic that leads out": lambda manifest: _topic(manifest).update(name="../../x"),
     "topic of two lines": lambda manifest: _topic(manifest).update(name="a\nquorate: all is well"),

@@ -23,6 +23,7 @@ from quorate.backup.stored_numbers import (
     MomentMs,
     PartitionCount,
     RecordTimestamp,
+    Sha256,
     SizeBytes,
     StoredEpoch,
     StoredOffset,
@@ -68,7 +69,7 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     name: str  # Below the backup's folder.
     size_bytes: SizeBytes
-    sha256: str
+    sha256: Sha256
     start_offset: StoredOffset
     end_offset: StoredOffset
     first_offset: StoredOffset

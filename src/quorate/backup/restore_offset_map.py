@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from quorate.backup.errors import BackupError
 from quorate.backup.manifest import GroupEntry
 from quorate.backup.restore_plan import MapSource, RestorePlan, TargetTopic
 from quorate.backup.stored_numbers import StoredPartition
@@ -38,6 +39,8 @@ def translate_group(
     found: list[TranslatedOffset] = []
     for topic in plan.topics:
         committed = {each.partition: each for each in group.offsets if each.topic == topic.source}
+        if topic.source not in newest:
+            raise BackupError(f"the plan of this restore does not fit its manifest, which has no topic {topic.source}")
         if not committed or topic.generation != newest[topic.source]:
             continue
         offsets = {partition: each.offset for partition, each in committed.items()}

@@ -27,6 +27,7 @@ from quorate.backup.stored_numbers import (
     Count,
     Generation,
     RecordTimestamp,
+    Sha256,
     SizeBytes,
     StoredEpoch,
     StoredOffset,
@@ -111,7 +112,7 @@ class SegmentFooter(msgspec.Struct, frozen=True, kw_only=True):
     is_plain: bool  # Whether all batches are, and no offset is missing between them.
     leader_epochs: list[EpochStart]
     index: list[IndexEntry]
-    content_sha256: str
+    content_sha256: Sha256
 
 
 class FrameHead(NamedTuple):

@@ -37,5 +37,6 @@ BatchBytes = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
 MomentMs = Annotated[int, Meta(ge=0, le=_LAST_MOMENT_MS)]
 #: Between two of them.
 DurationMs = Annotated[int, Meta(ge=-_LAST_MOMENT_MS, le=_LAST_MOMENT_MS)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 #: Of a record: whatever its producer has set.
 RecordTimestamp = Annotated[int, Meta(ge=-_INT64_MAX - 1, le=_INT64_MAX)]

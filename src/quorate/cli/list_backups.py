@@ -142,7 +142,7 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
     for hold in holds:
         print(f"held: manifest {hold['manifest']} since {hold['since']} {one_line(str(hold['reason']))}".rstrip())
     for damaged in ledger.damages():
-        print(f"damaged: {damaged.message}")
+        print(f"damaged: {one_line(damaged.message)}")
     print(f"manifests: {_ranges(manifests)}")
     if manifest.groups:
         print(f"{len(manifest.groups)} consumer groups with their offsets")

@@ -97,15 +97,17 @@ def _show(report: "VerificationReport", output_format: OutputFormat) -> None:
     if output_format is OutputFormat.JSON:
         print(msgspec.json.encode(report).decode(), flush=True)
         return
+    from quorate.backup.stored_documents import one_line
+
     for damage in report.damages:
-        print(f"damaged: {damage.message}")
+        print(f"damaged: {one_line(damage.message)}")
     print(_summary(report), flush=True)
 
 
 def _summary(report: "VerificationReport") -> str:
     """What was looked at, and no more than that."""
     read = report.manifests - report.unreadable_manifests
-    which = "the newest manifest" if report.newest_only else f"all {read} manifests"
+    which = "the newest manifest" if report.newest_only else f"{read} manifest{'' if read == 1 else 's'}"
     if report.unreadable_manifests:
         which = f"{read} of {report.manifests} manifests"
     name = f"backup {report.backup_id}, manifest {report.manifest_number}"

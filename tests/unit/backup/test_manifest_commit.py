@@ -76,7 +76,7 @@ def segment(start: int, end: int, name: str | None = None) -> SegmentEntry:
     return SegmentEntry(
         name=name or name_at(start),
         size_bytes=10,
-        sha256="00",
+        sha256="00" * 32,
         start_offset=Offset(start),
         end_offset=Offset(end),
         first_offset=Offset(start),

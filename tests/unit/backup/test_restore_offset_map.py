@@ -1,8 +1,10 @@
 """Offsets of groups translated: nothing is skipped, wherever a group stood."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.backup.errors import BackupError
 from quorate.backup.manifest import GroupEntry, GroupOffset
 from quorate.backup.restore_batches import Span
 from quorate.backup.restore_offset_map import first_unread, translate_group
@@ -116,3 +118,10 @@ def test_no_unread_record_is_skipped_and_the_first_one_is_next(
     found = first_unread(sources, {PartitionIndex(index): Offset(committed[index]) for index in range(2)})
 
     assert found == (unread[0] if unread else len(records))
+
+
+def test_a_plan_of_a_topic_that_its_manifest_has_not_is_one_sentence() -> None:
+    plan = keeping_plan([TargetPartition(partition=P0, sources=[])])
+
+    with pytest.raises(BackupError, match=r"does not fit its manifest, which has no topic orders$"):
+        translate_group(GroupEntry(group="readers", captured_ms=0), plan, {}, {})
