@@ -4,8 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos fuzz rot compat check format bench codegen clean
-.PHONY: help setup jvm demo test sim chaos fuzz-store compat check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot compat check format bench codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18

@@ -12,7 +12,7 @@ from quorate.backup.errors import BackupError
 from quorate.backup.holds import Hold, HoldLedger, holds_location
 from quorate.backup.manifest import GroupEntry, GroupOffset, Manifest, Mode
 from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.object_names import PRUNED_CONTENT, manifest_name
+from quorate.backup.object_names import PRUNED_CONTENT, manifest_name, pruned_range_name
 from quorate.backup.restore_claims import PartitionClaim, take_run_number
 from quorate.backup.restore_ledger import GroupSnapshot, RestoreDone, RestoreLedger, restores_below
 from quorate.backup.storage import ObjectStorage, open_storage
@@ -98,10 +98,9 @@ class SeedStore:
 
     def _fill(self) -> None:
         storage, log = self.storage, self.log
-        for runs, mode in ((1, Mode.SNAPSHOT), (1, Mode.INCREMENTAL)):
-            for _ in range(runs):
-                _grow(log)
-                run_backup(storage, log, f"run{log.end_offset}", mode=mode, range_bytes=10**6)
+        for mode in (Mode.SNAPSHOT, Mode.INCREMENTAL):
+            _grow(log)
+            run_backup(storage, log, f"run{log.end_offset}", mode=mode, range_bytes=10**6)
         log.append(3)
         log.elect_unclean(log.end_offset - 3)
         log.append(2)
@@ -126,7 +125,11 @@ class SeedStore:
         self.holds.release(3, now_ms=2)
         names = {each.name: each.size_bytes for each in self.catalog.read(1).segments()}
         self.holds.begin_pruning(1, dict(list(names.items())[:1]))
+        for number in self.catalog.numbers():
+            if self.catalog.base_of(number) is not None:
+                self.catalog.put_checkpoint(number)
         self.storage.replace(manifest_name(1), PRUNED_CONTENT)
+        self.storage.put_if_absent(pruned_range_name(range(9, 12)), PRUNED_CONTENT)
 
     def _restore(self) -> None:
         restores = self.restores
