@@ -19,6 +19,9 @@ _FINAL_EPOCH = -1
 _LARGEST_EPOCH = 2**31 - 1
 #: A session that was used within this time is not given up for a new one.
 _EVICTABLE_AFTER_MS = 120_000
+#: Of all sessions together, about half a kilobyte each. Who finds no room fetches without a session, as where no slot
+#: is free.
+MOST_PARTITIONS = 65_536
 
 TargetKey = tuple[str | UUID, int]
 
@@ -90,6 +93,7 @@ class FetchSessions:
         self._slots = slots
         self._new_session_id = new_session_id
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # Least recently used first.
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -97,7 +101,7 @@ class FetchSessions:
     def plan(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> FetchPlan:
         """What to fetch, by the request's session rules; KafkaError for an unknown session or a wrong epoch."""
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             targets = dict(_requested(request, uses_topic_ids))
             session = None
             if request.session_epoch == _INITIAL_EPOCH:
@@ -110,18 +114,20 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._partition_count -= len(session.targets)
         session.update(request)
-        if not session.targets:
-            # Nothing is left to fetch: as with Apache Kafka, that ends the session.
-            del self._sessions[session.session_id]
-            return FetchPlan(targets={}, session=None, is_incremental=False)
+        self._partition_count += len(session.targets)
+        if not session.targets or self._partition_count > MOST_PARTITIONS:
+            # Nothing is left to fetch: as with Apache Kafka, that ends the session. So does too much of it.
+            self._end(session.session_id)
+            return FetchPlan(targets=session.targets, session=None, is_incremental=False)
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         # A copy: the session may change while this fetch waits for data.
         return FetchPlan(targets=dict(session.targets), session=session, is_incremental=True)
 
     def _open(self, uses_topic_ids: bool, targets: dict[TargetKey, FetchTarget], now_ms: int) -> FetchSession | None:
-        if not targets or not self._make_room(now_ms):
+        if not targets or not self._make_room(len(targets), now_ms):
             return None
         session_id = self._new_session_id()
         while session_id == _NO_SESSION or session_id in self._sessions:
@@ -129,15 +135,20 @@ class FetchSessions:
         session = FetchSession(session_id, uses_topic_ids, dict(targets))
         session.last_used_ms = now_ms
         self._sessions[session_id] = session
+        self._partition_count += len(targets)
         return session
 
-    def _make_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS:
-            return False
-        del self._sessions[oldest.session_id]
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.targets)
+
+    def _make_room(self, partitions: int, now_ms: int) -> bool:
+        while len(self._sessions) >= self._slots or self._partition_count + partitions > MOST_PARTITIONS:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < _EVICTABLE_AFTER_MS:
+                return False
+            self._end(oldest.session_id)
         return True
 
 

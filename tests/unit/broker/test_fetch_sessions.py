@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from quorate.broker.fetch_sessions import FetchPlan, FetchSessions
+from quorate.broker.fetch_sessions import MOST_PARTITIONS, FetchPlan, FetchSessions
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
@@ -160,3 +160,29 @@ def test_partitions_that_gave_data_go_to_the_end() -> None:
     assert session is not None
     session.move_to_the_end([("a", 0)])
     assert list(plan(cache, request(session.session_id, 1, {})).targets) == [("a", 1), ("a", 2), ("a", 0)]
+
+
+def test_sessions_hold_a_bounded_number_of_partitions_together() -> None:
+    cache = sessions(slots=1000)
+    half = list(range(MOST_PARTITIONS // 2))
+    first = plan(cache, request(0, 0, {"a": half}))
+    assert first.session is not None
+    assert plan(cache, request(0, 0, {"a": half})).session is not None
+
+    crowded = plan(cache, request(0, 0, {"a": [0]}))
+    assert crowded.session is None, "it is answered all the same, without a session"
+    assert list(crowded.targets) == [("a", 0)]
+    assert plan(cache, request(0, 0, {"a": list(range(MOST_PARTITIONS + 1))})).session is None
+
+    grown = plan(cache, request(first.session.session_id, 1, {"b": [0]}))
+    assert grown.session is None, "a session that outgrows the room ends"
+    assert ("b", 0) in grown.targets
+    assert plan(cache, request(0, 0, {"a": [0]})).session is not None
+
+
+def test_room_is_made_where_a_session_was_not_used_for_long() -> None:
+    cache = sessions(slots=1000)
+    idle = plan(cache, request(0, 0, {"a": list(range(MOST_PARTITIONS))}))
+    assert idle.session is not None
+    assert plan(cache, request(0, 0, {"a": [0]}), NOW_MS + 200_000).session is not None
+    assert refused(cache, request(idle.session.session_id, 1, {})) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
