@@ -126,7 +126,7 @@ class _Recovery:
             else:
                 self._reason = self._reason or f"segment {base} does not join the log, which ends at {self._log_end}"
                 self._drop([segment])
-        if self._log_end < self._log_start:
+        if self._log_end < self._log_start or (self._log_end == self._log_start and self._ends_before_its_start()):
             self._start_over()
         self._remove_strays()
 
@@ -246,6 +246,14 @@ class _Recovery:
         self._truncated_bytes += result.truncated_bytes
         self._log_end = result.end_offset
         self._scanned.append(segment)
+
+    def _ends_before_its_start(self) -> bool:
+        """Whether what is left was deleted, and what came after it up to the start of the log is gone already."""
+        kept = self._trusted + self._scanned
+        if not kept or kept[-1].base_offset >= self._log_start:
+            return False
+        headers = list(kept[-1].headers_from(0))
+        return not headers or headers[-1][1].next_offset < self._log_start
 
     def _readable_epochs(self) -> list[EpochStart] | None:
         try:

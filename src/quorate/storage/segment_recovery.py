@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from quorate.kernel.ids import Offset
-from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from quorate.records.batch import BatchHeader
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches
 from quorate.storage.checkpoints import EpochStart
@@ -14,6 +14,7 @@ from quorate.storage.index_repair import find_unreadable, note_stored_batches
 from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
 
+_BASE_OFFSET_BYTES = 8
 #: Where a log may end whose end is not known.
 _NO_END = Offset(2**63 - 1)
 
@@ -126,12 +127,10 @@ def _trusted_part(segment: Segment, file_size: int, recovery_point: Offset) -> t
     return (sound_end if is_all else next_sound), recovery_point
 
 
-def _base_offset_at(segment: Segment, position: int) -> Offset:
-    """What the header there says, be it right or not."""
-    try:
-        return read_header(segment.file.read(position, HEADER_SIZE_BYTES)).base_offset
-    except (CorruptBatch, UnsupportedMagic):
-        return Offset(-1)
+def _base_offset_at(segment: Segment, position: int) -> int:
+    """What the first bytes there say, be they of a whole batch or of what is left of one."""
+    content = segment.file.read(position, _BASE_OFFSET_BYTES)
+    return int.from_bytes(content, signed=True) if len(content) == _BASE_OFFSET_BYTES else -1
 
 
 def _readable_headers(segment: Segment, file_size: int) -> Iterator[tuple[int, BatchHeader]]:
