@@ -25,6 +25,7 @@ from quorate.storage.file_names import (
     LOG,
     LOG_START_CHECKPOINT,
     OFFSET_INDEX,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     TIME_INDEX,
     TRANSACTION_INDEX,
@@ -82,7 +83,7 @@ class _Recovery:
         self._disk = disk
         self._directory = directory
         self._config = config
-        names = disk.list_directory(directory)
+        self._names = names = disk.list_directory(directory)
         self._bases = offsets_of(names, LOG)
         self._transaction_indexes = frozenset(offsets_of(names, TRANSACTION_INDEX))
         log_start = self._stored_offset(LOG_START_CHECKPOINT)
@@ -145,6 +146,9 @@ class _Recovery:
             synced_end_offset=self._log_end,
             is_new=self._is_new,
         )
+        if self._is_new and PARTITION_METADATA in self._names:
+            # A process that was killed may have written it and not made it durable.
+            durability.note_written(f"{self._directory}/{PARTITION_METADATA}")
         if epochs.entries() != self._epochs_in_file:
             # Those that the scan has found must be in the file before the recovery point passes them.
             durability.note_epochs(epochs.entries())

@@ -1,3 +1,4 @@
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -5,7 +6,10 @@ import pytest
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.storage import checkpoints
+from quorate.storage.config import LogConfig
+from quorate.storage.log import PartitionLog
 from tests.simulation.disk import SimulatedDisk, content_of
+from tests.unit.storage.batches import DIRECTORY, append_values
 
 TOPIC_ID = TopicId(UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479"))
 
@@ -102,3 +106,17 @@ def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(disk: SimulatedDisk, kind
         except KafkaError:
             continue
         assert found is None, f"bit {bit} made {bytes(flipped)!r} {found!r}"
+
+
+def test_a_topic_id_that_a_killed_process_has_written_is_made_durable_by_the_next_one() -> None:
+    """Otherwise a power cut leaves records that count in a folder of which nobody knows whose it is."""
+    for seed in range(20):
+        disk = SimulatedDisk(Random(seed))
+        disk.make_directory("/data")
+        disk.sync_directory("")
+        PartitionLog.open(disk, DIRECTORY, LogConfig()).store_topic_id(TOPIC_ID)  # And the process is killed.
+        log = PartitionLog.open(disk, DIRECTORY, LogConfig())
+        append_values(log, b"acknowledged")
+        log.sync()
+        disk.crash()
+        assert checkpoints.read_topic_id(disk, DIRECTORY) == TOPIC_ID, f"seed {seed}"
