@@ -92,7 +92,7 @@ class Campaign:
         self._bootstrap = bootstrap
         self._node_ids = node_ids
         self._random = Random(seed)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         #: By topic and offset; None for what a transaction has aborted.
         self._expected: dict[tuple[str, int], bytes | None] = {}
         self._newest: dict[bytes, bytes] = {}
@@ -131,16 +131,16 @@ class Campaign:
         self._check_records()
 
     def _choose(self, node_id: int, count: int) -> Iterator[Flip]:
+        """Bits of every kind of file, as likely of one as of another, and never of two that vouch for each other."""
         data_dir = self._nodes.data_dir(node_id)
-        kinds = [kind for kind, pattern in KINDS.items() if files_of(data_dir, pattern)]
-        taken: set[str] = set()
+        left = {kind: files_of(data_dir, pattern) for kind, pattern in KINDS.items()}
         for _ in range(count):
+            kinds = [kind for kind, files in left.items() if files]
+            if not kinds:
+                return
             kind = self._random.choice(kinds)
-            files = [file for file in files_of(data_dir, KINDS[kind]) if str(file) not in taken]
-            if not files:
-                continue
-            file = self._random.choice(files)
-            taken.add(str(file))
+            file = self._random.choice(left[kind])
+            left = {kind: [other for other in files if _fate(other) != _fate(file)] for kind, files in left.items()}
             self.flips[kind] += 1
             yield Flip(str(file), self._random.randrange(file.stat().st_size), self._random.randrange(8))
 
@@ -235,6 +235,11 @@ class Campaign:
             )
 
         eventually(is_in_sync, "all replicas to be in sync", _HEALED_WITHIN_S)
+
+
+def _fate(file: Path) -> tuple[Path, str]:
+    """What files have in common that tell of each other: those of one segment, and a file and its copy."""
+    return file.parent, file.name.partition(".")[0]
 
 
 def _digest(path: Path, position: int) -> bytes:
