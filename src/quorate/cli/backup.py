@@ -167,9 +167,9 @@ class _Session:
                 self._display.is_brief = True
                 pause_s = interval_s
                 if report is not None:
-                    show_report(report, output_format)
-                    if report.has_losses and not with_losses:
+                    if report.has_losses and not with_losses:  # Before it is shown: a stop may come meanwhile.
                         with_losses.append(report)
+                    show_report(report, output_format)
                 if rounds == 1:  # What runs before this one left; this one stops in good order, or is not the last.
                     self._collect_orphans(orphan_age_ms)
                 self._maintain(maintenance)
