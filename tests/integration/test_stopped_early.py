@@ -24,6 +24,8 @@ TOPIC = "orders"
 SPARK_DELAYS_S = [0.0, 0.3, 0.6, 1.0, 1.6, 2.3, 3.0]
 FIRST_DELAYS_S = [0.03, 0.08, 0.15, 0.25, 0.4, 0.6]
 STOPPED = 130
+# The one batch of the topic takes minutes: however fast the machine is, no run has ended before its signal comes.
+SLOW = {"rate_limit_bytes_per_second": 100}
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +42,16 @@ class Marked:
     def __init__(self, backups: Backups, stderr: int = subprocess.PIPE) -> None:
         self._mark = f"QUORATE_TEST_MARK={uuid.uuid4().hex}"
         name, _, value = self._mark.partition("=")
+        # A process inherits what is ignored: under nohup, these tests themselves ignore it.
+        previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         self.process = subprocess.Popen(
-            [str(QUORATE), "backup", "--config", str(backups.write_config())],
+            [str(QUORATE), "backup", "--config", str(backups.write_config(backup=SLOW))],
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=os.environ | {name: value},
             start_new_session=True,
         )
+        signal.signal(signal.SIGHUP, previous)
 
     def wait_for(self, text: str) -> None:
         assert self.process.stderr is not None

@@ -6,7 +6,9 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,8 @@ class DriverJvm:
         spark_config = SparkConf(loadDefaults=False).setAppName(name).setAll(list(conf.items()))
         try:
             gateway = self._launch(spark_config)
-            context = SparkContext(conf=spark_config, gateway=gateway)
+            with _kept_interrupt_handler():
+                context = SparkContext(conf=spark_config, gateway=gateway)
             _silence_accumulators(context)
             self._session = SparkSession(context)
         except (PySparkException, Py4JError) as error:
@@ -113,6 +116,17 @@ class DriverJvm:
         lines = self._log_path.read_text(errors="replace").splitlines() if self._log_path.exists() else []
         errors = [line for line in lines if "Exception: " in line or "ERROR" in line or "Error: " in line]
         return errors[-1].strip() if errors else None
+
+
+@contextlib.contextmanager
+def _kept_interrupt_handler() -> Iterator[None]:
+    """A context puts its own in place. That one calls the JVM first, and fails where a call is under way already."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 def _silence_accumulators(context: Any) -> None:

@@ -35,7 +35,7 @@ def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -
         import pyspark  # noqa: F401
     except ImportError:
         raise QuorateError("this needs Spark: pip install 'quorate[backup]'") from None
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # It reports every connection that a stopping JVM closes.
+    _silence_py4j()
     warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
     with tempfile.TemporaryDirectory(prefix="quorate-spark-") as folder:
         if settings.remote is not None:
@@ -44,6 +44,19 @@ def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -
             opened = _launch(settings, name, Path(folder), say)
         with opened as driver:
             yield driver
+
+
+def _silence_py4j() -> None:
+    """It reports every connection that a stopping JVM closes, and every call that a stop interrupts, with tracebacks.
+
+    Some of that goes to its own logger, some to the root logger.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # A filter of a logger sees only what is logged on that very one.
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 @contextlib.contextmanager
