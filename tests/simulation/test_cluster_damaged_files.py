@@ -13,6 +13,7 @@ from quorate.raft import voting
 from quorate.raft.messages import VoteRequest
 from quorate.raft.state import RaftState
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
+from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.test_cluster_lost_disks import _agree_on_something, _shape
 from tests.simulation.world.world import World
 
@@ -109,3 +110,21 @@ def test_where_a_majority_is_damaged_nodes_wait_and_say_what_is_missing(
             assert needs == has + 1, "the flipped entry"
         for member in cluster.members[:2]:
             assert "metadata-log.damaged" in member.host.disk.list_directory("/data")
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_faults_that_overlap_damage_no_second_voter_before_the_first_has_what_it_lost(seed: int) -> None:
+    async def scenario() -> None:
+        await cluster.start(cluster.members)
+        faults = ClusterFaults(cluster)
+        rotting = [asyncio.ensure_future(faults.rot()) for _ in range(3)]
+        await world.sleep(0)
+        assert sum(map(cluster.lacks_something, cluster.members)) == 1
+        await asyncio.gather(*rotting)
+        await _agree_on_something(cluster.members[0])
+        await world.until(lambda: not any(map(cluster.lacks_something, cluster.members)), within_s=_LONG_S)
+
+    shape = _shape(seed, 5_000)
+    with World(seed) as world, scaled_down(shape):
+        cluster = SimulatedCluster(world, shape)
+        world.run(scenario())

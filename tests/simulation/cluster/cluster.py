@@ -50,6 +50,8 @@ class Member:
         #: Has left the cluster for good.
         self.is_retired = False
         self.disk_is_sick = False
+        #: Bits on its disk have flipped, and it has not served since: nobody knows yet what it has lost.
+        self.is_damaged = False
 
     @property
     def running_node(self) -> Node | None:
@@ -118,6 +120,7 @@ class SimulatedCluster:
                 self.kill(member)
                 await self.world.sleep(_RETRY_START_S)
             else:
+                member.is_damaged = False
                 return
 
     def kill(self, member: Member) -> None:
@@ -137,7 +140,7 @@ class SimulatedCluster:
     def damage(self, member: Member, flips: int) -> None:
         """It is down, and bits flip in the quorum's files on its disk."""
         assert not member.host.is_alive
-        self.findings.expects_damage = True
+        self.findings.expects_damage = member.is_damaged = True
         self._raft_checkers.log_damaged(member.node_id)
         disk, random = member.host.disk, self.world.random
         for _ in range(flips):
@@ -146,6 +149,10 @@ class SimulatedCluster:
             flip = Flip(path, random.randrange(size), random.randrange(8))
             self.world.trace.note(f"flip {flip} on n{member.node_id}")
             disk.rot(flip.path, flip.position, flip.bit)
+
+    def lacks_something(self, member: Member) -> bool:
+        """Damaged, whether it has started since and found that or not."""
+        return member.is_damaged or self.is_recovering(member)
 
     def is_recovering(self, member: Member) -> bool:
         return "quorum-recovery" in member.host.disk.list_directory("/data")

@@ -148,7 +148,7 @@ class ClusterFaults:
     async def rot(self) -> None:
         """As long as all other voters are sound: what is damaged on one of them is given back by the others."""
         cluster = self._cluster
-        if len(cluster.shape.voters) < 3 or any(cluster.is_recovering(member) for member in cluster.members):
+        if len(cluster.shape.voters) < 3 or any(map(cluster.lacks_something, cluster.members)):
             return
         member = self._claim()
         if member is not None:
