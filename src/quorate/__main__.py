@@ -6,6 +6,7 @@ ended in good order, ends the process at once: there is nothing to clean up, and
 
 import os
 import signal
+import sys
 
 #: As shells have it for a command that Ctrl-C ended.
 INTERRUPTED_STATUS = 130
@@ -15,14 +16,29 @@ def main() -> None:
     _end_at_once_when_stopped()
     from quorate.cli import main as run
 
-    run()
+    try:
+        run()
+    finally:
+        _let_go_of_lost_terminal()
 
 
 def kafka_backup() -> None:
     _end_at_once_when_stopped()
     from quorate.cli.kafka_backup import main as run
 
-    run()
+    try:
+        run()
+    finally:
+        _let_go_of_lost_terminal()
+
+
+def _let_go_of_lost_terminal() -> None:
+    """What cannot be written any more must not decide about the exit status when the interpreter ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _end_at_once_when_stopped() -> None:
