@@ -237,7 +237,7 @@ class Node:
             executor=self.executor,
             on_failure=self.fail,
         )
-        other = OtherReplicas(self.config.node_id, self._registration.broker_epoch, self.metadata, self.loop)
+        other = OtherReplicas(self.config.node_id, self._registration.broker_epoch, self.metadata)
         integrity.connect(self.quorum.read_range, other.of, other.resign)
         return integrity
 

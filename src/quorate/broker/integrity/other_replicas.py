@@ -16,13 +16,10 @@ _LOOKS = 100
 
 
 class OtherReplicas:
-    def __init__(
-        self, node_id: NodeId, broker_epoch: BrokerEpoch, metadata: MetadataStore, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, node_id: NodeId, broker_epoch: BrokerEpoch, metadata: MetadataStore) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._metadata = metadata
-        self._loop = loop
 
     def of(self, partition: Partition) -> list[NodeId]:
         """The other live replicas: the leader first, then those in sync."""
