@@ -4,7 +4,13 @@ from quorate.kernel.errors import QuorateError
 
 
 class BackupError(QuorateError):
-    """Anything that stops a backup, a restore or a verification."""
+    """Anything that stops a backup, a restore or a verification.
+
+    One line of printable text, whatever names of a store, a config file or a cluster are in it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class ConfigError(BackupError):
@@ -59,3 +65,7 @@ class ObjectNotFound(StorageError):
 
 class ObjectExists(StorageError):
     """Put-if-absent found an object of that name."""
+
+
+def printable(text: str) -> str:
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

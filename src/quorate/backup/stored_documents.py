@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from quorate.backup.errors import BackupError
+from quorate.backup.errors import BackupError, printable
 from quorate.backup.manifest_seal import is_sealed, seal
 
 _Decoded = TypeVar("_Decoded")
@@ -53,5 +53,5 @@ def decode_packed(data: bytes, kind: Any) -> Any:
 
 def one_line(text: str) -> str:
     """What somebody else has written, as a part of a sentence: it moves no cursor and begins no line."""
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    shown = printable(text)
     return shown if len(shown) <= _MAX_REASON_LENGTH else f"{shown[:_MAX_REASON_LENGTH]}…"
