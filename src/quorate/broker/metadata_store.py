@@ -61,9 +61,13 @@ class MetadataStore(ABC):
 
     def replay(self, records: Sequence[AnyRecord], version: Offset) -> None:
         """Make the image show records that have been agreed on, and tell everybody what is new."""
-        self.image, delta = self.image.replay(records, version)
-        for listener in self._listeners:
-            listener(self.image, delta)
+        self._show(*self.image.replay(records, version))
+
+    def _show(self, image: MetadataImage, delta: Delta | None) -> None:
+        self.image = image
+        if delta is not None:
+            for listener in self._listeners:
+                listener(image, delta)
 
 
 class InMemoryMetadataStore(MetadataStore):

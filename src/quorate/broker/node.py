@@ -121,7 +121,7 @@ class Node:
         self._identity = settle_identity(self.disk, config.data_dir, config.node_id, config.cluster_id, self.new_uuid)
         tell_findings(config.node_id, [self._identity.finding] if self._identity.finding else [])
         await self.loop.run_in_executor(self.executor, self._remove_deleted_logs)
-        self.metadata = QuorumMetadataStore(self.loop, self.new_uuid)
+        self.metadata = QuorumMetadataStore(self.loop, self.new_uuid, self.executor)
         self.quorum = self._make_quorum()
         await self.quorum.start()
         self._registration = self._make_registration(advertised)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import SystemRandom
 
-from quorate.broker.collector import ShortCollections
+from quorate.broker.collector import ShortCollections, freeze_everything
 from quorate.broker.config import NodeConfig
 from quorate.broker.connection_caps import connection_caps
 from quorate.broker.data_dir_lock import lock_data_dir
@@ -81,6 +81,7 @@ async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[
         node = Node(config, environment)
         watchdog = LoopWatchdog(loop, node.loop_holds)
         watchdog.start()
+        freeze_everything()
         collections = ShortCollections()
         collections.install()
         try:

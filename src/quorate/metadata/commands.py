@@ -167,7 +167,7 @@ class ChangeBrokerRoom(TaggedCommand, frozen=True, kw_only=True):
     has_room: bool
 
 
-class LedPartition(msgspec.Struct, frozen=True):
+class LedPartition(msgspec.Struct, frozen=True, gc=False):
     topic_id: TopicId
     partition: PartitionIndex
     leader_epoch: LeaderEpoch
@@ -192,14 +192,14 @@ class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
     even_with_replicas: bool = False
 
 
-class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
+class IsrMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A member with the broker epoch of its fetches: one that restarted since then is not in sync (KIP-903)."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class IsrChange(msgspec.Struct, frozen=True, kw_only=True):
+class IsrChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     topic_id: TopicId
     partition: PartitionIndex
     leader_epoch: LeaderEpoch
@@ -219,7 +219,7 @@ class AlterIsr(TaggedCommand, frozen=True, kw_only=True):
     changes: tuple[IsrChange, ...]
 
 
-class PartitionName(msgspec.Struct, frozen=True):
+class PartitionName(msgspec.Struct, frozen=True, gc=False):
     """Names a partition as clients do, who know no topic ids here."""
 
     topic: TopicName
@@ -240,7 +240,7 @@ class ElectLeaders(TaggedCommand, frozen=True, kw_only=True):
     partitions: tuple[PartitionName, ...] | None
 
 
-class PartitionReassignment(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionReassignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The replicas that a partition is to have; None cancels what is under way."""
 
     topic: TopicName

@@ -8,7 +8,7 @@ from quorate.metadata.image import PartitionState, Topic, TopicPartition
 from quorate.metadata.records import AnyRecord
 
 
-class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of one partition in a command that concerns many."""
 
     topic: TopicName

@@ -89,11 +89,21 @@ def broker_value(image: MetadataImage, view: BrokerView, name: str) -> ConfigVal
     return definition.parse(next(broker_entries(image, view, definition)).value)
 
 
+def topic_value(image: MetadataImage, view: BrokerView, topic: TopicName, name: str) -> ConfigValue:
+    """One config in force for the topic."""
+    definition = TOPIC_CONFIGS[name]
+    return definition.parse(next(topic_entries(image, view, _overrides(image, topic), definition)).value)
+
+
 def topic_values(image: MetadataImage, view: BrokerView, topic: TopicName) -> dict[str, ConfigValue]:
     """All configs in force for the topic."""
-    state = image.topics.get(topic)
-    overrides: Mapping[str, str] = {} if state is None else state.configs
+    overrides = _overrides(image, topic)
     return {
         name: definition.parse(next(topic_entries(image, view, overrides, definition)).value)
         for name, definition in TOPIC_CONFIGS.items()
     }
+
+
+def _overrides(image: MetadataImage, topic: TopicName) -> Mapping[str, str]:
+    state = image.topics.get(topic)
+    return {} if state is None else state.configs

@@ -52,7 +52,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_active and self.has_room
 
 
-class PartitionState(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One partition. ``leader`` is NO_NODE while there is none: never a made-up node.
 
     While a reassignment is under way, ``replicas`` holds both the target and what is to go.
@@ -93,7 +93,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str]
 
 
-class TopicPartition(msgspec.Struct, frozen=True):
+class TopicPartition(msgspec.Struct, frozen=True, gc=False):
     """Names a partition for good: a topic that is deleted and made again has another id."""
 
     topic_id: TopicId

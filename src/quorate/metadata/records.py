@@ -26,7 +26,7 @@ from quorate.metadata.quota_entities import QuotaEntity
 NO_INCARNATION = UUID(int=0)
 
 
-class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
     """What all metadata records share: a tag that names the kind in the log."""
 
 

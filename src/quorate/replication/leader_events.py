@@ -10,7 +10,7 @@ import msgspec
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 
 
-class PartitionMembership(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionMembership(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The replicas of a partition and those in sync, as a committed record has them."""
 
     replicas: tuple[NodeId, ...]
@@ -46,7 +46,7 @@ class LeaderDurable(msgspec.Struct, frozen=True, kw_only=True):
     offset: Offset
 
 
-class FollowerFetched(msgspec.Struct, frozen=True, kw_only=True):
+class FollowerFetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A follower sent a fetch that ``judge_fetch`` accepted."""
 
     follower: NodeId
@@ -55,13 +55,13 @@ class FollowerFetched(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class MembershipChanged(msgspec.Struct, frozen=True, kw_only=True):
+class MembershipChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A committed record of this leader epoch was replayed."""
 
     membership: PartitionMembership
 
 
-class LiveBrokersChanged(msgspec.Struct, frozen=True, kw_only=True):
+class LiveBrokersChanged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The brokers that may be in sync (registered, not fenced, not shutting down), with their epochs."""
 
     broker_epochs: dict[NodeId, BrokerEpoch]
@@ -89,7 +89,7 @@ class MinInsyncReplicasChanged(msgspec.Struct, frozen=True, kw_only=True):
     min_insync_replicas: int
 
 
-class TimePassed(msgspec.Struct, frozen=True, kw_only=True):
+class TimePassed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """To be told about every half of ``replica_lag_time_max_ms``, or more often."""
 
     now_ms: int

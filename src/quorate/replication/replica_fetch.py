@@ -13,7 +13,7 @@ from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from quorate.replication.divergence import EpochEnd, EpochStart, diverging_epoch, last_epoch
 
 
-class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A log as the rules of replication see it."""
 
     log_start_offset: Offset
@@ -25,7 +25,7 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
         return last_epoch(self.epochs, self.log_end_offset)
 
 
-class FetchPosition(msgspec.Struct, frozen=True, kw_only=True):
+class FetchPosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a follower stands; the same value comes back with the answer, so that a late one is known as such."""
 
     leader_epoch: LeaderEpoch
@@ -33,17 +33,17 @@ class FetchPosition(msgspec.Struct, frozen=True, kw_only=True):
     last_fetched_epoch: LeaderEpoch
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The follower's log is a prefix of the leader's: it counts as ``FollowerFetched``, and gets what follows."""
 
 
-class Diverged(msgspec.Struct, frozen=True, kw_only=True):
+class Diverged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The follower must truncate first; the fetch says nothing about what it has."""
 
     diverging_epoch: EpochEnd
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorCode
 
 

@@ -11,9 +11,9 @@ from quorate.broker.node import Environment, Node
 from quorate.broker.quorum import quorum as quorum_module
 from quorate.broker.quorum import raft_driver
 from quorate.broker.quorum.quorum import Quorum
-from quorate.kernel.ids import NodeId, Offset
+from quorate.kernel.ids import NodeId
+from quorate.metadata.image import Delta, MetadataImage
 from quorate.raft.config import RaftConfig
-from quorate.raft.entries import Entry
 from quorate.raft.events import RaftEvent
 from quorate.transport.server import ListenerConfig, Server
 from tests.rot import Flip, kind_of
@@ -168,18 +168,14 @@ class SimulatedCluster:
 
     def watch(self, node: Node, quorum: Quorum, view: NodeView) -> None:
         store, raft, world = node.metadata, quorum.driver._raft, self.world
-        apply, install, step = store.apply, store.install, raft.step
+        show, step = store._show, raft.step
 
         def image_changed() -> None:
             view.image_changed(world.now, store.image)
             self.truth.check_image(view.node_id, store.image)
 
-        def watched_apply(entries: Sequence[Entry]) -> None:
-            apply(entries)
-            image_changed()
-
-        def watched_install(payload: bytes, end_offset: Offset) -> None:
-            install(payload, end_offset)
+        def watched_show(image: MetadataImage, delta: Delta | None) -> None:
+            show(image, delta)
             image_changed()
 
         def watched_step(event: RaftEvent) -> None:
@@ -190,8 +186,9 @@ class SimulatedCluster:
 
         image_changed()
         view.leader_changed(world.now, raft.quorum_state.leader)
-        store.apply = watched_apply  # type: ignore[method-assign]
-        store.install = watched_install  # type: ignore[method-assign]
+        store._show = watched_show  # type: ignore[method-assign]
+        if view.node_id % 2:
+            store.read_at_once_bytes = 0  # As if every entry were long.
         raft.step = watched_step  # type: ignore[method-assign]
         self._raft_checkers.attach(view.node_id, raft)
 

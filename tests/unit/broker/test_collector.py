@@ -10,7 +10,7 @@ from random import Random
 import pytest
 import uvloop
 
-from quorate.broker.collector import ShortCollections
+from quorate.broker.collector import ShortCollections, freeze_everything
 from quorate.broker.dispatch import Dispatcher
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.frames import encode_request
@@ -72,6 +72,28 @@ def test_what_survives_a_long_collection_is_frozen(no_collections: None) -> None
     finally:
         short.remove()
     assert freezes == [0, 0, 1, 1, 1]
+
+
+def test_what_is_there_at_the_start_puts_no_full_collection_off() -> None:
+    gc.collect()
+    kept = [[number] for number in range(300_000)]
+    gc.collect()
+    gc.freeze()  # As a parent does that forks; what is due next still counts what it has found alive.
+    full = []
+
+    def collecting(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            full.append(len(gc.get_objects()))
+
+    freeze_everything()
+    gc.callbacks.append(collecting)
+    try:
+        kept += [[number] for number in range(120_000)]
+    finally:
+        gc.callbacks.remove(collecting)
+        gc.unfreeze()
+    assert full
+    assert full[0] < 120_000
 
 
 def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: None) -> None:

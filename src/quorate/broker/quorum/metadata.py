@@ -6,6 +6,8 @@ node shows the result; that a node cannot decide by itself is nothing that its c
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -20,20 +22,28 @@ from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.decisions import Answer
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.image import Delta, MetadataImage
 from quorate.metadata.image_difference import difference
+from quorate.metadata.records import AnyRecord, TopicDeleted
 from quorate.metadata.snapshot import decode_image, encode_image
-from quorate.raft.entries import Entry, EntryKind
+from quorate.raft.entries import Entry, EntryKind, Snapshot
 
 _SUBMIT_TIMEOUT_MS = 15_000
 #: Agreed on in one entry, which every node applies in one turn of its loop. More are submitted part after part.
 COMMANDS_AT_ONCE = 500
+#: Read in one turn of the loop at most, some hundreds of records.
+_READ_AT_ONCE_BYTES = 32 * 1024
+#: Partitions that go with their topics in one turn of the loop at most.
+_DELETED_AT_ONCE = 300
 #: By then a quorum that can has elected a leader, and a leader without a majority has resigned.
 _CONFIRM_TIMEOUT_MS = 2_000
 
 
 #: A creation is answered after that, whatever the disk does: leaders elsewhere may be ready or not.
 _OPEN_TIMEOUT_S = 1.0
+
+#: What is applied next to an image, and what is new in it.
+_After = tuple[MetadataImage, Delta | None]
 
 #: Returns when this node's replicas of the topics are open, or after the seconds.
 WaitUntilOpen = Callable[[Sequence[TopicName], float], Awaitable[None]]
@@ -44,8 +54,12 @@ class AskLeader(Protocol):
 
 
 class QuorumMetadataStore(MetadataStore):
-    def __init__(self, loop: asyncio.AbstractEventLoop, new_uuid: Callable[[], UUID]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, new_uuid: Callable[[], UUID], executor: Executor | None = None
+    ) -> None:
         super().__init__(MetadataImage())
+        self._executor = executor
+        self.read_at_once_bytes = _READ_AT_ONCE_BYTES
         self._loop = loop
         self._new_uuid = new_uuid
         #: Who waits for the image to reach a version.
@@ -121,25 +135,48 @@ class QuorumMetadataStore(MetadataStore):
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
 
-    def apply(self, entries: Sequence[Entry]) -> None:
+    def apply(self, snapshot: Snapshot | None, entries: Sequence[Entry]) -> "asyncio.Future[None] | None":
+        """In turns of the loop that stay short: what a snapshot or a long entry makes of the image, a worker makes."""
+        if snapshot is not None:
+            return self._loop.create_task(self._apply_in_turns(snapshot, entries))
+        for number, entry in enumerate(entries):
+            after = self._after_short(entry)
+            if after is None:
+                return self._loop.create_task(self._apply_in_turns(None, entries[number:]))
+            self._show(*after)
+        return None
+
+    async def _apply_in_turns(self, snapshot: Snapshot | None, entries: Sequence[Entry]) -> None:
+        """Nothing else changes the image meanwhile: what comes next is applied after this."""
+        if snapshot is not None:
+            self._show(*await self._by_worker(partial(_installed, self.image, snapshot)))
         for entry in entries:
-            version = Offset(entry.offset + 1)
-            if entry.kind is EntryKind.COMMAND:
-                self.replay(decode_records(entry.payload), version)
-            else:
-                self.image = msgspec.structs.replace(self.image, version=version)
+            after = self._after_short(entry) or await self._by_worker(partial(_after, self.image, entry))
+            self._show(*after)
+            await asyncio.sleep(0)
+
+    def _after_short(self, entry: Entry) -> _After | None:
+        """None where the entry is long, or deletes much."""
+        if len(entry.payload) > self.read_at_once_bytes:
+            return None
+        records = _records(entry)
+        return (
+            None if _deleted_partitions(self.image, records) > _DELETED_AT_ONCE else _after(self.image, entry, records)
+        )
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Take what a snapshot holds, for a node that serves nobody yet."""
+        self._show(*_installed(self.image, snapshot))
+
+    def _by_worker(self, work: Callable[[], _After]) -> "asyncio.Future[_After]":
+        return self._loop.run_in_executor(self._executor, work)
+
+    def _show(self, image: MetadataImage, delta: Delta | None) -> None:
+        super()._show(image, delta)
         self._wake()
 
-    def install(self, payload: bytes, end_offset: Offset) -> None:
-        before, self.image = self.image, decode_image(payload)
-        assert self.image.version == end_offset
-        delta = difference(before, self.image)
-        for listener in self._listeners:
-            listener(self.image, delta)
-        self._wake()
-
-    def snapshot(self) -> bytes:
-        return encode_image(self.image)
+    def snapshot(self) -> Callable[[], bytes]:
+        return partial(encode_image, self.image)
 
     def _wake(self) -> None:
         version = self.image.version
@@ -155,6 +192,29 @@ class QuorumMetadataStore(MetadataStore):
         if isinstance(command, c.CreateTopic) and command.topic_id is None:
             return msgspec.structs.replace(command, topic_id=TopicId(self._new_uuid()))
         return command
+
+
+def _installed(image: MetadataImage, snapshot: Snapshot) -> _After:
+    after = decode_image(snapshot.payload)
+    assert after.version == snapshot.meta.end_offset
+    return after, difference(image, after)
+
+
+def _after(image: MetadataImage, entry: Entry, records: Sequence[AnyRecord] | None = None) -> _After:
+    """``records`` are those of the entry, where it has been read already."""
+    version = Offset(entry.offset + 1)
+    if entry.kind is not EntryKind.COMMAND:
+        return msgspec.structs.replace(image, version=version), None
+    return image.replay(_records(entry) if records is None else records, version)
+
+
+def _records(entry: Entry) -> list[AnyRecord]:
+    return decode_records(entry.payload) if entry.kind is EntryKind.COMMAND else []
+
+
+def _deleted_partitions(image: MetadataImage, records: Sequence[AnyRecord]) -> int:
+    topics = [image.topic_by_id(record.topic_id) for record in records if isinstance(record, TopicDeleted)]
+    return sum(len(topic.partitions) for topic in topics if topic is not None)
 
 
 def _after_repeating(image: MetadataImage, command: c.Command, outcome: Answer | KafkaError) -> Answer | KafkaError:

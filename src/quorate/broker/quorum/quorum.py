@@ -319,7 +319,7 @@ class Quorum:
     def _restore(self, storage: RaftStorage) -> RaftDriver:
         restored = storage.restore()
         if restored.snapshot is not None:
-            self._store.install(restored.snapshot.payload, restored.snapshot.meta.end_offset)
+            self._store.install(restored.snapshot)
         raft = RaftNode(
             node_id=self._id,
             config=RaftConfig(),

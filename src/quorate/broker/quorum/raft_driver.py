@@ -21,7 +21,7 @@ from quorate.kernel.clock import Clock
 from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
 from quorate.raft import events as e
 from quorate.raft import outcomes as o
-from quorate.raft.entries import Entry, EntryKind, LogPosition, Snapshot
+from quorate.raft.entries import Entry, EntryKind, LogPosition, Snapshot, SnapshotMeta
 from quorate.raft.membership import Membership, MembershipChange
 from quorate.raft.messages import Message
 from quorate.raft.node import RaftNode
@@ -37,14 +37,15 @@ _ENTRIES_BETWEEN_SNAPSHOTS = 5_000
 class StateMachine(Protocol):
     """What the entries add up to. All calls come from the loop, in the order of the log."""
 
-    def install(self, payload: bytes, end_offset: Offset) -> None:
-        """Take the snapshot for everything applied so far."""
+    def apply(self, snapshot: Snapshot | None, entries: Sequence[Entry]) -> "asyncio.Future[None] | None":
+        """Take the snapshot, where there is one, for everything applied so far, and then the entries.
+
+        None where that is done when this returns; otherwise what ends when it is.
+        """
         ...
 
-    def apply(self, entries: Sequence[Entry]) -> None: ...
-
-    def snapshot(self) -> bytes:
-        """Of everything applied so far."""
+    def snapshot(self) -> Callable[[], bytes]:
+        """Of everything applied so far; made by the thread that writes it."""
         ...
 
 
@@ -268,15 +269,37 @@ class RaftDriver:
             self._take_ready()
 
     def _carry_out(self, ready: Ready) -> bool:
-        """All that comes after the disk. False when the node has failed, or a snapshot is being written first."""
+        """All that comes after the disk. False when the node has failed, or goes on later by itself."""
         try:
             for message in ready.messages:
                 self._send(message)
+            has_news = ready.snapshot is not None or ready.committed
+            applying = self._state_machine.apply(ready.snapshot, ready.committed) if has_news else None
+        except Exception as error:
+            self._fail(error)
+            self._rest()
+            return False
+        if applying is not None:
+            applying.add_done_callback(partial(self._applied_later, ready))
+            return False
+        return self._applied(ready)
+
+    def _applied_later(self, ready: Ready, applying: "asyncio.Future[None]") -> None:
+        error = None if applying.cancelled() else applying.exception()
+        if self._stopped or applying.cancelled():
+            self._rest()
+        elif error is not None:
+            self._fail(error)
+            self._rest()
+        elif self._applied(ready):
+            self._take_ready()
+
+    def _applied(self, ready: Ready) -> bool:
+        """Tell who waits for it. False when the node has failed, or a snapshot is being written first."""
+        try:
             if ready.snapshot is not None:
-                self._state_machine.install(ready.snapshot.payload, ready.snapshot.meta.end_offset)
                 self._applied_since_snapshot = 0
             if ready.committed:
-                self._state_machine.apply(ready.committed)
                 self._applied_since_snapshot += len(ready.committed)
                 self._applied_end_offset = Offset(ready.committed[-1].offset + 1)
             self._raft.advance(ready)
@@ -302,12 +325,16 @@ class RaftDriver:
         meta = self._raft.snapshot_meta(self._applied_end_offset)
         if meta is None:
             return False  # One of the leader's has come meanwhile; it is in the next Ready.
-        snapshot = Snapshot(meta, self._state_machine.snapshot())
-        stored = self._loop.run_in_executor(self._executor, self._storage.store_snapshot, snapshot)
-        stored.add_done_callback(lambda future: self._snapshot_stored(future, snapshot))
+        stored = self._loop.run_in_executor(self._executor, self._store_snapshot, meta, self._state_machine.snapshot())
+        stored.add_done_callback(self._snapshot_stored)
         return True
 
-    def _snapshot_stored(self, stored: "asyncio.Future[None]", snapshot: Snapshot) -> None:
+    def _store_snapshot(self, meta: SnapshotMeta, encode: Callable[[], bytes]) -> Snapshot:
+        snapshot = Snapshot(meta, encode())
+        self._storage.store_snapshot(snapshot)
+        return snapshot
+
+    def _snapshot_stored(self, stored: "asyncio.Future[Snapshot]") -> None:
         error = None if stored.cancelled() else stored.exception()
         if self._stopped or stored.cancelled():
             self._rest()
@@ -315,7 +342,7 @@ class RaftDriver:
             self._fail(error)
             self._rest()
         else:
-            self._step(e.Compact(snapshot=snapshot, now_ms=self._now_ms()))
+            self._step(e.Compact(snapshot=stored.result(), now_ms=self._now_ms()))
             self._take_ready()
 
     def _finish(self, outcome: o.Outcome) -> None:

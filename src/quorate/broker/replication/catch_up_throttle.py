@@ -11,7 +11,7 @@ from typing import cast
 
 from quorate.broker.metadata_store import MetadataStore
 from quorate.kernel.ids import NodeId
-from quorate.metadata.effective_configs import BrokerView, broker_value, topic_values
+from quorate.metadata.effective_configs import BrokerView, broker_value, topic_value
 from quorate.metadata.image import TopicPartition
 
 #: Unused allowance is kept for this long at most.
@@ -41,8 +41,8 @@ class CatchUpThrottle:
         state = image.partition(identity.topic, identity.partition)
         if state is None or follower in state.isr:
             return False
-        values = topic_values(image, self._view, identity.topic)
-        named = cast(tuple[str, ...], values[f"{self._side.value}.replication.throttled.replicas"])
+        name = f"{self._side.value}.replication.throttled.replicas"
+        named = cast(tuple[str, ...], topic_value(image, self._view, identity.topic, name))
         return "*" in named or f"{identity.partition}:{self._view.node_id}" in named
 
     def wait_s(self) -> float:

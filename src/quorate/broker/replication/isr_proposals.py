@@ -20,6 +20,9 @@ from quorate.replication.leader_events import (
 
 logger = logging.getLogger(__name__)
 
+#: In one command, which every node applies in one turn of its loop.
+_AT_ONCE = 500
+
 _Proposal = tuple[Partition, ProposeIsr]
 
 #: The controller has judged the proposal at its own epochs and said no.
@@ -61,10 +64,10 @@ class IsrProposals:
             self._sending.cancel()
 
     async def _send_all(self) -> None:
-        """One command at a time: what is proposed meanwhile goes with the next."""
+        """One command at a time: what is proposed meanwhile goes with the next ones."""
         try:
             while self._proposed:
-                batch, self._proposed = self._proposed, []
+                batch, self._proposed = self._proposed[:_AT_ONCE], self._proposed[_AT_ONCE:]
                 await self._send(batch)
         finally:
             self._sending = None

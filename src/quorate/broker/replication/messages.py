@@ -20,7 +20,7 @@ from quorate.transport.peer_errors import PeerProtocolError
 PartitionKey = tuple[UUID, int]
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True):
+class Ask(msgspec.Struct, frozen=True, array_like=True, gc=False):
     topic_id: UUID
     partition: int
     leader_epoch: int
@@ -43,7 +43,7 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True):
     asks: list[Ask]
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
+class Given(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The answer for one partition; ``ask`` comes back as it was, so that a late answer is known as such."""
 
     ask: Ask
@@ -61,7 +61,7 @@ class ReplicaFetchAnswer(msgspec.Struct, frozen=True, array_like=True):
     given: list[Given]
 
 
-class _GivenHead(msgspec.Struct, frozen=True, array_like=True):
+class _GivenHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ask: Ask
     error_code: int
     diverging: tuple[int, int] | None

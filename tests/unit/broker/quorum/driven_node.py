@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -83,17 +84,33 @@ class Payloads:
     def __init__(self, journal: list[str]) -> None:
         self._journal = journal
         self.applied: list[bytes] = []
+        #: Where there is one, entries are applied when it is set, and not at once.
+        self.applying: asyncio.Event | None = None
 
     def install(self, payload: bytes, end_offset: Offset) -> None:
         self._journal.append(f"installed {end_offset}")
         self.applied = msgspec.msgpack.decode(payload, type=list[bytes])
 
-    def apply(self, entries: Sequence[Entry]) -> None:
+    def apply(self, snapshot: Snapshot | None, entries: Sequence[Entry]) -> "asyncio.Future[None] | None":
+        if snapshot is not None:
+            self.install(snapshot.payload, snapshot.meta.end_offset)
+        if entries and self.applying is not None:
+            return asyncio.ensure_future(self._apply_later(entries, self.applying))
+        if entries:
+            self._apply(entries)
+        return None
+
+    async def _apply_later(self, entries: Sequence[Entry], may_apply: asyncio.Event) -> None:
+        self._journal.append(f"applying {[entry.offset for entry in entries]}")
+        await may_apply.wait()
+        self._apply(entries)
+
+    def _apply(self, entries: Sequence[Entry]) -> None:
         self._journal.append(f"applied {[entry.offset for entry in entries]}")
         self.applied += [entry.payload for entry in entries if entry.payload]
 
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self.applied)
+    def snapshot(self) -> Callable[[], bytes]:
+        return partial(msgspec.msgpack.encode, list(self.applied))
 
 
 class DrivenNode:

@@ -70,7 +70,7 @@ class LeadingNode:
         storage = open_storage(disk)
         restored = storage.restore()
         if restored.snapshot is not None:
-            self.store.install(restored.snapshot.payload, restored.snapshot.meta.end_offset)
+            self.store.install(restored.snapshot)
         raft = RaftNode(
             node_id=ME,
             config=RaftConfig(),

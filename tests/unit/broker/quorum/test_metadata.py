@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from quorate.broker.metadata_store import decide_all
@@ -14,16 +15,17 @@ from quorate.broker.quorum.leader_calls import NoQuorum
 from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
 from quorate.broker.quorum.metadata import COMMANDS_AT_ONCE, QuorumMetadataStore
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, Offset, Term, TopicName
+from quorate.kernel.ids import NodeId, Offset, Term, TopicId, TopicName
 from quorate.metadata import commands as c
 from quorate.metadata.command_codec import decode_commands, encode_outcomes
 from quorate.metadata.controller import Controller
 from quorate.metadata.decisions import Answer
 from quorate.metadata.effective_configs import BrokerView
 from quorate.metadata.image import Delta, MetadataImage
-from quorate.raft.entries import Entry, EntryKind
+from quorate.raft.entries import Entry, EntryKind, Snapshot, SnapshotMeta
+from quorate.raft.membership import Membership
 from tests.simulation.world.world import World
-from tests.unit.broker.quorum.driven_node import until
+from tests.unit.broker.quorum.driven_node import HeldWork, until
 
 
 class Leader:
@@ -35,7 +37,7 @@ class Leader:
         self._controller = Controller(BrokerView(node_id=NodeId(2), static_configs={}), self.new_uuid)
         self.image = MetadataImage()
         self.log: list[Entry] = []
-        self.store = QuorumMetadataStore(asyncio.get_running_loop(), self.new_uuid)
+        self.store = QuorumMetadataStore(asyncio.get_running_loop(), self.new_uuid, HeldWork())
         self.store.connect(self)
         #: How often the answer is lost, and the request asked again.
         self.lost_answers = 0
@@ -64,12 +66,26 @@ class Leader:
 
     def send_log(self) -> None:
         log, self.log = self.log, []
-        self.store.apply(log)
+        self.applying = self.store.apply(None, log)
+
+    def store_as_decided(self) -> QuorumMetadataStore:
+        store = QuorumMetadataStore(asyncio.get_running_loop(), self.new_uuid)
+        store.image = self.image
+        return store
 
     async def create(self, name: str, partition_count: int = 1) -> Answer:
         return await self.store.submit_one(
             c.CreateTopic(name=name, partition_count=partition_count, replication_factor=1)
         )
+
+
+def decide_topics(leader: Leader, *topics: tuple[str, int]) -> list[TopicId]:
+    leader.decide([c.CreateTopic(name=name, partition_count=count, replication_factor=1) for name, count in topics])
+    return [leader.image.topics[TopicName(name)].topic_id for name, _ in topics]
+
+
+def snapshot_of(store: QuorumMetadataStore) -> Snapshot:
+    return Snapshot(SnapshotMeta(store.image.version, Term(1), Membership.of([])), store.snapshot()())
 
 
 def run(scenario: Callable[[Leader], Coroutine[Any, Any, None]]) -> None:
@@ -206,7 +222,7 @@ def test_an_entry_that_is_no_command_only_moves_the_version_and_wakes_those_who_
         leader.store.subscribe(lambda _, delta: deltas.append(delta))
         waiting = asyncio.ensure_future(leader.store.reached(Offset(version + 1), 5))
         await until(asyncio.get_running_loop().time() + 1)
-        leader.store.apply([Entry(version, Term(1), EntryKind.NO_OP)])
+        assert leader.store.apply(None, [Entry(version, Term(1), EntryKind.NO_OP)]) is None
         await waiting
         assert (leader.store.image.version, deltas) == (version + 1, [])
 
@@ -233,7 +249,7 @@ def test_a_snapshot_brings_the_whole_image_and_says_all_that_is_new() -> None:
         waiting = asyncio.ensure_future(leader.store.reached(leader.image.version, 5))
         await until(asyncio.get_running_loop().time() + 1)
 
-        leader.store.install(other.snapshot(), leader.image.version)
+        leader.store.install(snapshot_of(other))
 
         await waiting
         ((image, delta),) = heard
@@ -255,7 +271,7 @@ def test_many_commands_are_agreed_on_part_after_part() -> None:
         sizes: list[int] = []
         for _ in range(3):
             while not leader.log:
-                await asyncio.sleep(0)
+                await until(asyncio.get_running_loop().time() + 0.001)
             sizes.append(len(leader.image.topics) - sum(sizes))
             leader.send_log()
         outcomes = await asking
@@ -276,5 +292,86 @@ def test_without_a_quorum_the_parts_that_are_left_time_out_together() -> None:
             ErrorCode.REQUEST_TIMED_OUT
         }
         assert asyncio.get_running_loop().time() - begun == 15  # Of virtual time: as long as one part.
+
+    run(scenario)
+
+
+def test_what_a_long_entry_makes_of_the_image_is_made_by_a_worker_and_shown_in_the_order_of_the_log() -> None:
+    async def scenario(leader: Leader) -> None:
+        held = HeldWork()
+        held.is_held = True
+        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        store.install(snapshot_of(leader.store))
+        shown: list[tuple[Offset, list[str]]] = []
+        store.subscribe(lambda image, _: shown.append((image.version, sorted(image.topics))))
+        leader.holds_its_log = True
+        for name, count in (("small", 1), ("long", 1_000), ("after", 1)):
+            leader.decide([c.CreateTopic(name=name, partition_count=count, replication_factor=1)])
+        waiting = asyncio.ensure_future(store.reached(leader.image.version, 60))
+
+        applying = store.apply(None, leader.log)
+
+        await until(asyncio.get_running_loop().time() + 1)
+        assert applying is not None
+        assert [topics for _, topics in shown] == [["small"]]
+        assert not waiting.done()
+        held.work()
+        await applying
+        await waiting
+        assert [topics for _, topics in shown] == [["small"], ["long", "small"], ["after", "long", "small"]]
+        assert [version for version, _ in shown] == [entry.offset + 1 for entry in leader.log]
+        assert store.image == leader.image
+
+    run(scenario)
+
+
+def test_an_entry_that_a_worker_cannot_apply_is_told_to_whoever_waits_for_it() -> None:
+    async def scenario(leader: Leader) -> None:
+        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid)
+        broken = Entry(Offset(0), Term(1), EntryKind.COMMAND, b"\xc1" * 100_000)
+        applying = store.apply(None, [broken])
+        assert applying is not None
+        with pytest.raises(msgspec.DecodeError):
+            await applying
+
+    run(scenario)
+
+
+def test_the_deletion_of_a_large_topic_is_applied_by_a_worker_though_its_entry_is_short() -> None:
+    async def scenario(leader: Leader) -> None:
+        held = HeldWork()
+        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        (created,) = decide_topics(leader, ("large", 1_000))
+        store.install(snapshot_of(leader.store_as_decided()))
+        held.is_held = True
+        leader.log = []
+        leader.decide([c.DeleteTopic(topic_id=created)])
+        applying = store.apply(None, leader.log)
+        await until(asyncio.get_running_loop().time() + 1)
+        assert applying is not None
+        assert list(store.image.topics) == ["large"]
+        held.work()
+        await applying
+        assert store.image == leader.image
+
+    run(scenario)
+
+
+def test_a_snapshot_for_a_node_that_runs_is_read_by_a_worker_before_the_entries_behind_it() -> None:
+    async def scenario(leader: Leader) -> None:
+        held = HeldWork()
+        held.is_held = True
+        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        decide_topics(leader, ("a", 1))
+        snapshot = snapshot_of(leader.store_as_decided())
+        leader.log = []
+        decide_topics(leader, ("b", 1))
+        applying = store.apply(snapshot, leader.log)
+        await until(asyncio.get_running_loop().time() + 1)
+        assert applying is not None
+        assert store.image == MetadataImage()
+        held.work()
+        await applying
+        assert store.image == leader.image
 
     run(scenario)

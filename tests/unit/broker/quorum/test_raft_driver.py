@@ -317,3 +317,43 @@ def test_a_snapshot_of_the_leader_that_comes_when_an_own_one_is_due_takes_its_pl
         assert node.journal[-2:] == ["sent AppendAccepted", "installed 50"]
 
     run(scenario)
+
+
+def test_nothing_is_answered_or_stored_before_entries_that_take_their_time_are_applied() -> None:
+    async def scenario(disk: SimulatedDisk) -> None:
+        node = DrivenNode(disk, entries_between_snapshots=2)
+        await node.lead_alone()
+        node.payloads.applying = may_apply = asyncio.Event()
+        asking = [asyncio.ensure_future(node.driver.propose(payload, node.term)) for payload in (b"a", b"b")]
+        await node.settle()
+        late = asyncio.ensure_future(node.driver.propose(b"c", node.term))
+        await node.settle()
+        assert node.journal[-1] == "applying [1, 2]"
+        assert not any(one.done() for one in asking)
+
+        may_apply.set()
+
+        assert await asyncio.gather(*asking, late) == [1, 2, 3]
+        assert node.payloads.applied == [b"a", b"b", b"c"]
+        journal = [line for line in node.journal if not line.startswith("sent")]
+        assert journal.index("applied [1, 2]") < journal.index("snapshot 3") < journal.index("durable [3]")
+
+    run(scenario)
+
+
+def test_a_stop_waits_for_entries_that_are_being_applied() -> None:
+    async def scenario(disk: SimulatedDisk) -> None:
+        node = DrivenNode(disk)
+        await node.lead_alone()
+        node.payloads.applying = may_apply = asyncio.Event()
+        asking = asyncio.ensure_future(node.driver.propose(b"a", node.term))
+        await node.settle()
+        stopping = asyncio.ensure_future(node.driver.stop())
+        await node.settle()
+        assert not stopping.done()
+        may_apply.set()
+        await stopping
+        with pytest.raises(OutcomeUnknown):
+            await asking
+
+    run(scenario)

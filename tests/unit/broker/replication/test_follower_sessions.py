@@ -3,6 +3,9 @@
 import asyncio
 from uuid import UUID
 
+import pytest
+
+from quorate.broker.replication import follower_sessions
 from quorate.broker.replication.follower_sessions import FollowerSessions
 from quorate.broker.replication.messages import Ask, ReplicaFetch, ReplicaFetchAnswer, decode_answer, encode_fetch
 from quorate.kernel.errors import ErrorCode
@@ -271,7 +274,7 @@ def test_a_follower_that_has_gone_another_way_is_told_where_to_cut_and_does_not_
 
 
 def test_a_large_backlog_comes_in_several_answers() -> None:
-    async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
+    async def scenario(world: World, host: SimulatedHost, __: SimulatedHost) -> None:
         asking = Asking(world, host)
         partitions = [asking.replicas.open(index) for index in range(12)]
         for partition in partitions:
@@ -317,5 +320,31 @@ def test_deleted_records_are_told_to_a_follower_that_was_busy_when_they_went() -
         partition.delete_records_before(partition.high_watermark)
         answer = await asking.send(ask(1, last_epoch=1, known=1))
         assert [given.log_start_offset for given in answer.given] == [1]
+
+    run(scenario)
+
+
+def test_an_answer_is_about_a_bounded_number_of_partitions_and_the_rest_comes_with_the_next_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_sessions, "_ANSWER_MAX_PARTITIONS", 2)
+
+    async def scenario(world: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        asking = Asking(world, host)
+        partitions = [asking.replicas.open(index) for index in range(5)]
+        for partition in partitions:
+            lead(partition, 1)
+            write(partition, b"x")
+        request = asking.send(*(ask(0, index=index) for index in range(5)), *(ask(0, index=7 + i) for i in range(3)))
+        told = []
+        for _ in range(4):
+            given = (await request).given
+            assert len(given) == 2
+            told += [(one.ask.partition, one.error_code, len(one.records) > 0) for one in given]
+            request = asking.send()
+        refused = [(7 + i, ErrorCode.UNKNOWN_TOPIC_ID, False) for i in range(3)]
+        assert sorted(told) == [*((index, ErrorCode.NONE, True) for index in range(5)), *refused]
+        await turns()
+        assert not request.done()
 
     run(scenario)

@@ -8,6 +8,7 @@ import pytest
 
 from quorate.broker.metadata_store import MetadataStore, Outcomes
 from quorate.broker.partition import Partition
+from quorate.broker.replication import isr_proposals
 from quorate.broker.replication.isr_proposals import IsrProposals
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
@@ -123,6 +124,22 @@ def test_what_is_proposed_meanwhile_goes_with_the_next_command() -> None:
         assert len(store.submitted) == 1
         await store.answer(0, ErrorCode.NONE)
         assert [change.partition for change in store.submitted[1].changes] == [1, 2]
+
+    with_proposals(scenario)
+
+
+def test_a_command_holds_a_bounded_number_of_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr_proposals, "_AT_ONCE", 2)
+
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        partitions = [HeardPartition(index) for index in range(3)]
+        for partition in partitions:
+            propose(proposals, partition)
+        await turns()
+        await store.answer(0, ErrorCode.NONE, ErrorCode.NONE)
+        await store.answer(1, ErrorCode.INELIGIBLE_REPLICA)
+        assert [[change.partition for change in command.changes] for command in store.submitted] == [[0, 1], [2]]
+        assert [len(partition.heard) for partition in partitions] == [0, 0, 1]
 
     with_proposals(scenario)
 

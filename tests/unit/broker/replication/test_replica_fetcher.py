@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from quorate.broker.partition import Partition
+from quorate.broker.replication import replica_fetcher
 from quorate.broker.replication.messages import (
     Ask,
     Given,
@@ -275,5 +278,21 @@ def test_a_leader_that_connects_is_asked_although_the_last_request_failed() -> N
         leaders.fetcher.peer_connected(LEADER)
         await world.sleep(1.1)
         assert len(leaders.requests) == asked + 1
+
+    with_leaders(scenario)
+
+
+def test_a_request_asks_for_a_bounded_number_of_partitions_and_the_next_ones_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "_REQUEST_MAX_PARTITIONS", 2)
+
+    async def scenario(leaders: Leaders, _: World, __: SimulatedHost) -> None:
+        for index in range(5):
+            leaders.open(index)
+        await turns()
+        assert [len(request.asks) for _, request in leaders.requests] == [2, 2]
+        await leaders.answer(0)
+        assert [ask.partition for _, request in leaders.requests for ask in request.asks] == [0, 1, 2, 3, 4]
 
     with_leaders(scenario)
