@@ -73,7 +73,7 @@ def damaged_nodes_vote_at_once() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("seed", range(1, 3))
+@pytest.mark.parametrize("seed", [5, 7])
 def test_a_repaired_node_that_votes_too_early_is_found(seed: int) -> None:
     with (
         damaged_nodes_vote_at_once(),

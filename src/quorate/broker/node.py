@@ -122,7 +122,7 @@ class Node:
         tell_findings(config.node_id, [self._identity.finding] if self._identity.finding else [])
         await self.loop.run_in_executor(self.executor, self._remove_deleted_logs)
         self.metadata = QuorumMetadataStore(self.loop, self.new_uuid, self.executor)
-        self.quorum = self._make_quorum()
+        self.quorum = self._make_quorum(await self.loop.run_in_executor(self._quorum_executor, self._read_quorum_files))
         await self.quorum.start()
         self._registration = self._make_registration(advertised)
         self._disk_watch = self._make_disk_watch()
@@ -156,7 +156,11 @@ class Node:
         self.transactions.start()
         self.quorum.serve_requests(self.peer_requests)
 
-    def _make_quorum(self) -> Quorum:
+    def _read_quorum_files(self) -> RaftStorage:
+        config = self.config
+        return RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.has_other_voters)
+
+    def _make_quorum(self, storage: RaftStorage) -> Quorum:
         config = self.config
         return Quorum(
             config,
@@ -167,7 +171,7 @@ class Node:
                 directory_id=self._identity.directory_id,
             ),
             controller=Controller(self.view, self.new_uuid, config.leader_placement),
-            storage=RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.has_other_voters),
+            storage=storage,
             store=self.metadata,
             session_timeout_ms=self.int_config("broker.session.timeout.ms"),
             balance=BalanceConfig(

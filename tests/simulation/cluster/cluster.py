@@ -11,6 +11,7 @@ from quorate.broker.node import Environment, Node
 from quorate.broker.quorum import quorum as quorum_module
 from quorate.broker.quorum import raft_driver
 from quorate.broker.quorum.quorum import Quorum
+from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.ids import NodeId
 from quorate.metadata.image import Delta, MetadataImage
 from quorate.raft.config import RaftConfig
@@ -68,8 +69,8 @@ class WatchedNode(Node):
         self._cluster = cluster
         self._view = view
 
-    def _make_quorum(self) -> Quorum:
-        quorum = super()._make_quorum()
+    def _make_quorum(self, storage: RaftStorage) -> Quorum:
+        quorum = super()._make_quorum(storage)
         self._cluster.watch(self, quorum, self._view)
         return quorum
 
