@@ -22,6 +22,7 @@ _MAX_DEPTH_COUNT: Final = 2
 #: Of requests with hostile values: so many elements that they are answered in parts, if at all.
 _WIDE: Final = 0.02
 _WIDE_COUNTS: Final = (100, 600, 3_000, 30_000)
+_WIDE_BYTES: Final = 4 << 20
 
 
 class _FieldPlan(NamedTuple):
@@ -101,7 +102,7 @@ class RequestBytes:
         if elements and random.random() < self._hostility:
             elements.append(elements[0])  # Named twice.
             if depth == 0 and random.random() < self._wide:
-                elements *= random.choice(_WIDE_COUNTS)
+                elements *= min(random.choice(_WIDE_COUNTS), max(1, _WIDE_BYTES // max(1, sum(map(len, elements)))))
         return self._length(len(elements), 4) + b"".join(elements)
 
     def _value(self, field: _FieldPlan, depth: int) -> bytes:
