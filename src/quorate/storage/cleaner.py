@@ -277,7 +277,8 @@ def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
     """Put a segment that was made aside, complete and synced, in the place of those that it stands for."""
     base_offset = made.base_offset
     decide_swap(state.disk, state.directory, base_offset)
-    carry_out_swap(state.disk, state.directory, base_offset, [segment.base_offset for segment in replaced])
+    bases = [segment.base_offset for segment in replaced]
+    carry_out_swap(state.disk, state.directory, base_offset, bases, state.segments.next_base_after(replaced[-1]))
     for suffix in (OFFSET_INDEX, TIME_INDEX, CHECKSUMS):
         state.disk.rename(
             path_of(state.directory, base_offset, suffix + CLEANED), path_of(state.directory, base_offset, suffix)

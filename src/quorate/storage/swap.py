@@ -4,7 +4,9 @@ The compacted log file is written and synced under ``.cleaned``. Renaming it to 
 from there on recovery completes the exchange, before it recovery throws the file away. The replaced files are gone for
 good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The sparse
 indexes and the checksums are not part of the exchange: where they are missing they are made anew. The aborted
-transactions are: they are synced before the decision and renamed with it.
+transactions are: they are synced before the decision and renamed with it. Snapshots of producers from before the end of
+what is replaced go with it: in one of them a transaction may be open whose marker is no longer in the log, and nothing
+would ever end it.
 """
 
 from quorate.kernel.disk import Disk
@@ -32,8 +34,11 @@ def decide_swap(disk: Disk, directory: str, base_offset: Offset) -> None:
     disk.sync_directory(directory)
 
 
-def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset]) -> None:
-    """Take away what is replaced and give the new segment its name."""
+def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset], end: Offset | None) -> None:
+    """Take away what is replaced and give the new segment its name. It ends at ``end``; None if nobody knows where."""
+    for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT):
+        if end is None or offset < end:
+            disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
     for offset in replaced:
         disk.remove(path_of(directory, offset, OFFSET_INDEX))
         disk.remove(path_of(directory, offset, TIME_INDEX))
@@ -41,7 +46,6 @@ def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: li
         if offset != base_offset:
             disk.remove(path_of(directory, offset, TRANSACTION_INDEX))
             disk.remove(path_of(directory, offset, LOG))
-            disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
     _take_over_transactions(disk, directory, base_offset)
     disk.sync_directory(directory)
     disk.rename(path_of(directory, base_offset, LOG + SWAP), path_of(directory, base_offset, LOG))
@@ -53,8 +57,10 @@ def finish_swaps(disk: Disk, directory: str) -> None:
     names = disk.list_directory(directory)
     for base_offset in offsets_of(names, LOG + SWAP):
         end = _end_of(disk, path_of(directory, base_offset, LOG + SWAP), base_offset)
-        replaced = [offset for offset in offsets_of(names, LOG) if base_offset <= offset < end]
-        carry_out_swap(disk, directory, base_offset, [*replaced, base_offset])
+        bases = offsets_of(names, LOG)
+        replaced = [offset for offset in bases if base_offset <= offset < end]
+        following = next((offset for offset in bases if offset >= end), None)
+        carry_out_swap(disk, directory, base_offset, [*replaced, base_offset], following)
     for name in names:
         if name.endswith((CLEANED, TEMPORARY)):
             disk.remove(f"{directory}/{name}")

@@ -136,6 +136,61 @@ def test_an_epoch_that_only_a_marker_tells_is_known_after_compaction(disk: Simul
     assert entry.epoch == 1
 
 
+def log_with_a_snapshot_inside_of_a_transaction(disk: SimulatedDisk) -> PartitionLog:
+    log = open_log(disk, CONFIG)
+    put(log, FIRST, b"a", b"aborted")
+    log.close()
+    log = open_log(disk, CONFIG)
+    end(log, FIRST, commit=False, epoch=1, transaction_version=2)
+    return log
+
+
+def open_without_newer_snapshots(disk: SimulatedDisk) -> PartitionLog:
+    """They have rotted, or a crash came before they were written: recovery goes back to the next one, or to none."""
+    for name in disk.list_directory("/data/topic-0"):
+        if name.endswith(".snapshot") and int(name[:20]) > 1:
+            disk.remove(f"/data/topic-0/{name}")
+    return open_log(disk, CONFIG)
+
+
+def test_no_transaction_is_open_again_once_its_marker_is_gone(disk: SimulatedDisk) -> None:
+    log = log_with_a_snapshot_inside_of_a_transaction(disk)
+    for round_number in range(3):
+        fill(log)
+        compact(disk, log, NOW_MS + 1000 * round_number)
+    assert markers_in(log) == []
+    log.sync()
+
+    log = open_without_newer_snapshots(disk)
+
+    assert last_stable_offset(log) == log.log_end_offset
+
+
+def test_nor_after_a_power_cut_at_any_step_of_the_exchange(disk: SimulatedDisk) -> None:
+    done = False
+    for steps in range(1, 200):
+        disk.remove_tree("/data/topic-0")
+        log = log_with_a_snapshot_inside_of_a_transaction(disk)
+        for round_number in range(2):
+            fill(log)
+            compact(disk, log, NOW_MS + 1000 * round_number)
+        fill(log)
+        disk.steps_until_power_cut = steps
+        try:
+            compact(disk, log, NOW_MS + 2000)
+            done = True
+        except PowerCutError:
+            disk.crash()
+        disk.steps_until_power_cut = None
+
+        log = open_without_newer_snapshots(disk)
+
+        assert last_stable_offset(log) == log.log_end_offset
+        if done:
+            break
+    assert done
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_transactions_read_the_same_after_any_number_of_rounds(disk: SimulatedDisk, seed: int) -> None:
     random = Random(seed)
