@@ -124,14 +124,15 @@ def check_transactions(log: PartitionLog, model: LogModel) -> None:
     """Whether a reader of committed records sees those, and no others, up to the first open transaction."""
     batches = [batch for batch in model.batches if batch.header.next_offset <= log.log_end_offset]
     transactions = transactions_in(batches)
-    first_open = min((offsets[0] for offsets in transactions.open.values()), default=log.log_end_offset)
+    held = read_all(log)
+    first_open = _first_open(transactions, held, log, model)
     starts = (entry.transaction_start for _, entry in log.producers if entry.transaction_start is not None)
     stable = min(starts, default=log.log_end_offset)
     if first_open >= log.log_start_offset:
         assert stable == first_open, "stable up to elsewhere than the first open transaction"
     shown = [
         record.offset
-        for batch in read_all(log)
+        for batch in held
         if not batch.header.is_control
         and batch.header.base_offset not in transactions.aborted
         and batch.header.base_offset < stable
@@ -140,6 +141,24 @@ def check_transactions(log: PartitionLog, model: LogModel) -> None:
     ]
     assert [record.offset for record in committed_records(log, stable, max_bytes=700)] == shown, (
         "not the committed records"
+    )
+
+
+def _first_open(transactions: Transactions, held: list[StoredBatch], log: PartitionLog, model: LogModel) -> Offset:
+    """The first batch of an open transaction that may be there; the end of the log where there is none.
+
+    A log that was to be emptied when the power was cut may end inside of what was compacted: before the marker of a
+    transaction of which nothing was left. Nothing is open then.
+    """
+    bases = {batch.header.base_offset for batch in held}
+    return min(
+        (
+            offset
+            for offsets in transactions.open.values()
+            for offset in offsets
+            if offset < log.log_start_offset or offset >= model.cleaned_up_to or offset in bases
+        ),
+        default=log.log_end_offset,
     )
 
 
