@@ -47,6 +47,12 @@ class OpenTransactions:
         self._is_known = False
         return ended
 
+    def adopt_ended(self, earlier: "OpenTransactions", end: Offset) -> None:
+        """What had ended below ``end`` when this was made anew, from a snapshot: that one tells of open ones only."""
+        known = {ended.marker_offset: ended for ended in (*earlier._ended, *self._ended)}
+        self._ended = deque(known[marker_offset] for marker_offset in sorted(known) if marker_offset < end)
+        self._is_known = False
+
     def stable_after(self, ended: EndedTransaction) -> Offset:
         """Where the log is stable once this one has ended: before the first that is open, or after its marker."""
         return min(self._first_offsets.values(), default=Offset(ended.marker_offset + 1))

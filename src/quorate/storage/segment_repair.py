@@ -104,9 +104,11 @@ def install(state: LogState, repaired: RepairedSegment) -> bool:
         _install_indexes(state, repaired)
     state.recent.forget(state.log_end_offset)
     if not state.producers_are_complete and not any(segment.damage for segment in state.segments):
-        state.producers = rebuild_producers(
+        producers = rebuild_producers(
             state.disk, state.directory, state.segments, snapshot_up_to=state.durability.recovery_point
         )
+        producers.open_transactions.adopt_ended(state.producers.open_transactions, state.log_end_offset)
+        state.producers = producers
         state.producers_are_complete = True
     return True
 

@@ -52,9 +52,11 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     if state.epochs.truncate_from_end(end):
         state.durability.note_epochs(state.epochs.entries())
     state.durability.store_snapshots()
-    state.producers, is_complete = rebuild_from_what_is_sound(
+    producers, is_complete = rebuild_from_what_is_sound(
         state.disk, state.directory, state.segments, end, snapshot_up_to=end
     )
+    producers.open_transactions.adopt_ended(state.producers.open_transactions, end)
+    state.producers = producers
     state.producers_are_complete = state.producers_are_complete and is_complete
 
 

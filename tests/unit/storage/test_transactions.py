@@ -4,6 +4,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerEpoch
+from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from quorate.storage.transaction_index import AbortedTransaction
@@ -43,6 +44,22 @@ def test_a_marker_decides_nothing_before_it_is_committed(log: PartitionLog) -> N
 
     assert last_stable_offset(log, Offset(2)) == 0
     assert last_stable_offset(log, Offset(3)) == 3
+
+
+def test_a_truncation_behind_a_marker_does_not_commit_it(disk: SimulatedDisk) -> None:
+    log = open_log(disk, LogConfig(segment_bytes=300, index_interval_bytes=0))
+    write(log, FIRST, 0, b"a", b"b")
+    end(log, FIRST, commit=True)
+    append_values(log, *[b"plain"] * 8)
+    log.sync()  # There is a snapshot from behind the marker now, which knows of no open transaction.
+
+    log.truncate_to(Offset(10))
+
+    assert last_stable_offset(log, Offset(2)) == 0
+    log.truncate_to(Offset(2))
+    assert last_stable_offset(log) == 0
+    end(log, FIRST, commit=True)
+    assert last_stable_offset(log) == 3
 
 
 def test_only_committed_values_are_read_from_interleaved_transactions(log: PartitionLog) -> None:
