@@ -20,12 +20,15 @@ from quorate.protocol.messages.consumer_group_heartbeat import ConsumerGroupHear
 from quorate.protocol.messages.describe_groups import DescribeGroupsRequest
 from quorate.protocol.messages.find_coordinator import FindCoordinatorRequest
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest
+from quorate.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from quorate.protocol.schema import Request
 from quorate.records.varint import encode_varint
 
 _GZIP, _ZSTD = 1, 4
+_NOW_MS = 1_700_000_000_000
+_LAST_MS = 1
 _TRANSACTIONAL_ID = "a" * 60 + "!"
 
 
@@ -71,9 +74,15 @@ def find_coordinator(keys: int) -> bytes:
 
 
 def many_records(topic: str, count: int) -> bytes:
-    """One batch of tiny records with keys, which zstd makes small."""
-    records = b"".join(_record(delta) for delta in range(count))
+    """One batch of tiny records with keys, which zstd makes small. Only the last is from the batch's latest time."""
+    records = b"".join([*(_record(delta, 0) for delta in range(count - 1)), _record(count - 1, _LAST_MS)])
     return _produce(topic, _batch(bytes(zstd.compress(records, level=3)), count, _ZSTD))
+
+
+def list_offsets(topic: str, times: int) -> bytes:
+    """Looks for the last of many records as many times."""
+    partitions = [ListOffsetsPartition(partition_index=0, timestamp=_NOW_MS + _LAST_MS) for _ in range(times)]
+    return frame(ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=partitions)]), 7)
 
 
 def bombs(topic: str) -> list[bytes]:
@@ -100,8 +109,16 @@ def _produce(topic: str, batch: bytes) -> bytes:
     return frame(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=data), 9)
 
 
-def _record(delta: int) -> bytes:
-    body = b"\0\0" + encode_varint(delta) + encode_varint(1) + b"k" + encode_varint(0) + encode_varint(0)
+def _record(delta: int, later_ms: int) -> bytes:
+    body = (
+        b"\0"
+        + encode_varint(later_ms)
+        + encode_varint(delta)
+        + encode_varint(1)
+        + b"k"
+        + encode_varint(0)
+        + encode_varint(0)
+    )
     return encode_varint(len(body)) + body
 
 
@@ -116,6 +133,6 @@ def _zeros(size: int, codec: int) -> bytes:
 
 
 def _batch(payload: bytes, count: int, codec: int) -> bytes:
-    now_ms = 1_700_000_000_000
-    covered = struct.pack(">hiqqqhii", codec, count - 1, now_ms, now_ms, -1, -1, -1, count) + payload
+    latest_ms = _NOW_MS + _LAST_MS
+    covered = struct.pack(">hiqqqhii", codec, count - 1, _NOW_MS, latest_ms, -1, -1, -1, count) + payload
     return struct.pack(">qiibI", 0, len(covered) + 9, -1, 2, crc32c(covered)) + covered

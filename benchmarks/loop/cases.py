@@ -21,6 +21,7 @@ class Case(StrEnum):
     FIND_COORDINATOR = "loop-find-coordinator-keys"
     MANY_RECORDS_COMPACTED = "loop-many-records-compacted"
     MANY_RECORDS_RECOMPRESSED = "loop-many-records-recompressed"
+    TIMES = "loop-list-offsets-times"
     BOMBS = "loop-compression-bombs"
     ANNOUNCED = "loop-announced-frames"
     CREATE_TOPICS = "loop-create-topics"

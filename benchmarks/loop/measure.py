@@ -25,6 +25,7 @@ _CHANGE_TIMEOUT_S = 300.0
 _ANSWER_TIMEOUT_S = 90.0
 _BIG = "big"
 _ANNOUNCING = 30
+_TIMES = 1_000
 _TOPICS_A_REQUEST = 500
 
 
@@ -62,6 +63,9 @@ class LoopRunner:
             Case.FIND_COORDINATOR: lambda it: it.send(attacks.find_coordinator(settings.coordinator_keys)),
             Case.MANY_RECORDS_COMPACTED: lambda it: it.send(attacks.many_records("compacted", settings.records)),
             Case.MANY_RECORDS_RECOMPRESSED: lambda it: it.send(attacks.many_records("recompressed", settings.records)),
+            Case.TIMES: lambda it: it.send(
+                attacks.many_records("plain", settings.records // 2), attacks.list_offsets("plain", _TIMES)
+            ),
             Case.BOMBS: lambda it: it.send(*attacks.bombs("compacted"), *attacks.bombs("recompressed")),
             Case.ANNOUNCED: lambda it: it.announce(),
             Case.CREATE_TOPICS: lambda it: it.create_topics(settings.topics),
@@ -108,6 +112,7 @@ class _Attacked:
 
     def prepare(self, wanted: Sequence[Case]) -> None:
         self._make("compacted", [("cleanup.policy", "compact")])
+        self._make("plain", [])
         self._make("recompressed", [("compression.type", "lz4")])
         if Case.LIST_TRANSACTIONS in wanted:
             self._asking.eventually(self._make_transactional_id, "a transactional id", _READY_TIMEOUT_S)

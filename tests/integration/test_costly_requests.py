@@ -167,6 +167,18 @@ def test_bombs_of_6_kb_to_880_kb_keep_nobody_waiting_and_take_no_memory(node: Qu
     assert set(large) == {ErrorCode.MESSAGE_TOO_LARGE}
 
 
+def test_times_in_a_batch_of_a_million_records_keep_nobody_waiting(node: QuorateNode) -> None:
+    records, times = attacks.many_records(TOPIC, 1_000_000), attacks.list_offsets(TOPIC, 3)
+    assert under_attack(node, TOPIC, [records]) == [ErrorCode.NONE]
+    with WireClient(node.bootstrap, client_id="attacker") as attacker, SideClient(node.bootstrap, node.pid) as side:
+        attacker.send_frame(times)
+        (topic,) = attacker.receive(7, ListOffsetsResponse).topics
+
+    assert {partition.offset for partition in topic.partitions} == {999_999}
+    assert not side.was_kept_waiting, (side.worst_s, side.idle_worst_s, side.duration_s)
+    assert side.grown_bytes < MOST_MEMORY_BYTES
+
+
 def under_attack(node: QuorateNode, topic: str, frames: list[bytes]) -> list[int]:
     """The error codes that the frames of the attack are answered with, once the others are found to be served."""
     codes = []

@@ -9,6 +9,7 @@ from quorate.records.record import Record, iterate_records
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.state import LogState
+from tests.log_times import offset_for_timestamp
 from tests.simulation.committed_reader import committed_records
 
 
@@ -250,7 +251,7 @@ def _check_timestamps(log: PartitionLog, held: list[StoredBatch]) -> None:
     records = [record for batch in held for record in batch.records if record.offset >= log.log_start_offset]
     for wanted in {record.timestamp for record in records[:: max(1, len(records) // 5)]}:
         first = next(record for record in records if record.timestamp >= wanted)
-        found = log.offset_for_timestamp(wanted)
+        found = offset_for_timestamp(log, wanted)
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (first.offset, first.timestamp), "a wrong offset for a time"
 

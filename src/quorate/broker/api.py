@@ -33,6 +33,8 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     mute: Callable[[int], None] = _never_muted
     #: Serves no further request of the connection until something is done.
     hold: Callable[["asyncio.Future[Any]"], None] = _never_held
+    #: Of a request in parts, in the loop's time: what is slow about it is given up then, for the sake of others.
+    deadline_s: float | None = None
     #: Who the client has shown to be; Kafka's name for one that did not have to.
     user: str = "ANONYMOUS"
 

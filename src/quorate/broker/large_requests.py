@@ -9,6 +9,8 @@ from collections.abc import Awaitable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from quorate.broker.api import Api, RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
 from quorate.broker.turns import Turns
@@ -32,6 +34,8 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 #: Two, so that one that has to wait for other nodes does not keep all others waiting.
 _ANSWERED_AT_ONCE = 2
+#: How long others wait at most for a request whose elements are slow to answer. Clients wait half a minute by default.
+_SLOW_S = 20.0
 #: An answer with more elements than this is encoded by a worker.
 LARGE_ANSWER_ELEMENTS = 500
 ALL_LEVELS = 9
@@ -102,6 +106,7 @@ class LargeRequests:
     ) -> Response:
         answers: list[tuple[Part, Response]] = []
         async with self._answering:
+            context = msgspec.structs.replace(context, deadline_s=self._loop.time() + _SLOW_S)
             for part in cut(request, parts):
                 await self._turns.next()
                 result = api.handle(node, context, part.request)

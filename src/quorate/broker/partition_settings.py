@@ -24,6 +24,10 @@ _CODECS: dict[str, Compression | None] = {
 }
 _TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
+#: What lies between two entries of an index is passed over on the loop, batch by batch, and an index is read whole.
+_MAX_INDEX_INTERVAL_BYTES = 64 * 1024
+_MAX_INDEX_BYTES = 10 * 1024 * 1024
+
 
 class PartitionSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     log: LogConfig
@@ -71,8 +75,8 @@ def partition_settings(image: MetadataImage, view: BrokerView, topic: TopicName)
     log = LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
-        segment_index_bytes=number("segment.index.bytes"),
-        index_interval_bytes=number("index.interval.bytes"),
+        segment_index_bytes=min(number("segment.index.bytes"), _MAX_INDEX_BYTES),
+        index_interval_bytes=min(number("index.interval.bytes"), _MAX_INDEX_INTERVAL_BYTES),
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),
         max_message_bytes=number("max.message.bytes"),

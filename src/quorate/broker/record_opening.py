@@ -16,6 +16,7 @@ from quorate.records.attributes import Compression
 from quorate.records.batch import BatchHeader, read_header
 from quorate.records.errors import ExpandsTooFar
 from quorate.records.opening import OpeningRules, open_batch
+from quorate.storage.timestamps import TimeProbe, TimestampedOffset
 
 #: What is opened on the loop in one turn, a few milliseconds at most: so many records of so many bytes.
 SMALL_RECORDS = 1_000
@@ -38,11 +39,17 @@ class RecordOpening:
         self._loop = loop
         self._executor = executor
         self._turn = asyncio.Lock()
+        self._turn_to_probe = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
 
     async def open(self, wanted: ToOpen) -> memoryview:
         async with self._turn:
             return await self._loop.run_in_executor(self._executor, open_or_refuse, wanted.batch, wanted.rules)
+
+    async def step(self, probe: TimeProbe) -> TimestampedOffset | None:
+        """Open what is stored, to find a time; those that write do not wait behind it."""
+        async with self._turn_to_probe:
+            return await self._loop.run_in_executor(self._executor, probe.step)
 
     def run(self, writing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Do it to the end, even if nobody waits any more: what was received is written, its sender may have gone."""

@@ -187,6 +187,10 @@ class OffsetIndex(IndexFile):
         """The start of a batch at or before the position; 0 where no entry stands there."""
         return self._position_before(self.count_up_to(position, _POSITION))
 
+    def last_position(self) -> int:
+        """The start of the last batch that has an entry; 0 where none has."""
+        return self._position_before(len(self))
+
     def truncate_to(self, offset: Offset) -> None:
         """Drop the entries of batches that hold the offset or higher ones."""
         self.keep_first(self.count_up_to(offset - self._base_offset - 1, _RELATIVE_OFFSET))
@@ -209,10 +213,10 @@ class TimeIndex(IndexFile):
         if timestamp_ms > self._last_timestamp():
             self.append(timestamp_ms, offset - self._base_offset)
 
-    def offset_for(self, timestamp_ms: int) -> Offset:
-        """The offset from which on records of the timestamp, or later, can be."""
-        index = self.count_up_to(timestamp_ms, _TIMESTAMP)
-        return self._absolute(index - 1) if index else self._base_offset
+    def first_from(self, timestamp_ms: int) -> Offset | None:
+        """The last offset of the batch of the first entry at or after the time; None where there is no such entry."""
+        index = self.count_up_to(timestamp_ms - 1, _TIMESTAMP)
+        return self._absolute(index) if index < len(self) else None
 
     def last(self) -> tuple[int, Offset] | None:
         """The highest timestamp and the last offset of its batch."""

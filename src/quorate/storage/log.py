@@ -5,7 +5,7 @@ goes on appending and reading (see ``durability``). Nothing is durable before ``
 for it. Time comes in as an argument.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quorate.kernel.disk import Buffer, Disk, is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ from quorate.storage.segment_checks import SegmentCheck, SegmentReport
 from quorate.storage.segment_checksums import SummedLog
 from quorate.storage.segment_repair import RepairedSegment, RepairPlan
 from quorate.storage.state import LogState
-from quorate.storage.timestamps import TimestampedOffset
+from quorate.storage.timestamps import TimeProbe
 from quorate.storage.transaction_index import AbortedTransaction
 
 
@@ -200,13 +200,16 @@ class PartitionLog:
         state = self._state
         state.durability.note_written(write_topic_id(state.disk, state.directory, topic_id))
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record at or after the time."""
-        return timestamps.offset_for_timestamp(self._state, timestamp_ms)
+    def probes_for_timestamp(self, timestamp_ms: int) -> Iterator[TimeProbe | None]:
+        """Where a worker has to look, in order, for the first record at or after the time; None where nothing can be.
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that carries the highest timestamp of the log."""
-        return timestamps.offset_of_max_timestamp(self._state)
+        The log may change between two of them.
+        """
+        return timestamps.probes_for_timestamp(self._state, timestamp_ms)
+
+    def highest_timestamps(self) -> Iterator[int]:
+        """Of each segment, -1 where none has a time. The log may change between two of them."""
+        return timestamps.highest_timestamps(self._state)
 
     def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
         """On becoming leader: the epoch starts at the end of the log."""

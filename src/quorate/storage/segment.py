@@ -201,7 +201,7 @@ class Segment:
         if last and self.is_sealed:
             return MaxTimestamp(*last)
         best = MaxTimestamp(*last) if last else MaxTimestamp(NO_TIMESTAMP, self.base_offset)
-        for _, header in self.headers_from(self.offset_index.position_for(best.last_offset)):
+        for _, header in self.headers_from(self.offset_index.last_position()):
             if header.max_timestamp > best.timestamp_ms:
                 best = MaxTimestamp(header.max_timestamp, header.last_offset)
         return best
@@ -235,6 +235,17 @@ class Segment:
             if header.last_offset >= offset:
                 return position
         return self.size_bytes
+
+    def position_for_time(self, timestamp_ms: int) -> int:
+        """Where to start looking for the first batch that reaches the time; few batches before it.
+
+        Each entry of the time index was made with one of the offset index, and tells all that was highest by then: no
+        batch reaches the time before the last entry of the offset index that stands before the next time that does.
+        """
+        reached_by = self.time_index.first_from(timestamp_ms)
+        if reached_by is None:
+            return self.offset_index.last_position()
+        return self.offset_index.position_for(Offset(reached_by - 1))
 
     def note_next_read(self, base_offset: Offset, position: int) -> None:
         """A reader stopped before this batch."""

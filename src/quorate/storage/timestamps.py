@@ -1,16 +1,26 @@
-"""Time in the log: which timestamps a leader accepts, and which offset belongs to a time."""
+"""Time in the log: which timestamps a leader accepts, and which offset belongs to a time.
 
-from collections.abc import Sequence
+Where a time may be is told by the indexes. What lies there has to be read, and opened, which takes as long as whoever
+wrote it likes: a worker does that with a ``TimeProbe``, one batch after the other.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from quorate.kernel.disk import DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import BatchHeader
-from quorate.records.record import iterate_records
+from quorate.records.errors import ExpandsTooFar
+from quorate.records.opening import opening_limit_bytes
+from quorate.records.times import first_at_or_after
 from quorate.storage.config import LogConfig
 from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import NO_TIMESTAMP, Segment
 from quorate.storage.state import LogState
+
+#: So many headers are looked at in one step, if no batch among them has to be opened.
+_HEADERS_A_STEP = 10_000
 
 
 class TimestampedOffset(NamedTuple):
@@ -31,40 +41,80 @@ def check_timestamps(headers: Sequence[BatchHeader], config: LogConfig, now_ms: 
             raise _refused(header.max_timestamp, now_ms)
 
 
-def offset_for_timestamp(state: LogState, timestamp_ms: int) -> TimestampedOffset | None:
-    """The first record whose timestamp is at or after the given one."""
-    for segment in state.segments.starting_from(state.log_start_offset):
+class TimeProbe:
+    """The batches of a segment in which the first record at or after a time may be.
+
+    Holds the file open, so that it stays readable whatever becomes of the segment.
+    """
+
+    def __init__(
+        self, file: DiskFile, headers: Iterator[tuple[int, BatchHeader]], timestamp_ms: int, state: LogState
+    ) -> None:
+        self._file = file
+        self._headers = headers
+        self._timestamp_ms = timestamp_ms
+        self._log_start_offset = state.log_start_offset
+        self._max_message_bytes = state.config.max_message_bytes
+        self.is_over = False
+
+    def step(self) -> TimestampedOffset | None:
+        """Open one batch at most, or pass over a good many; None where the record is not among these.
+
+        To be called in a worker thread until it is found, or the probe is over.
+        """
+        for _ in range(_HEADERS_A_STEP):
+            following = next(self._headers, None)
+            if following is None:
+                self.is_over = True
+                return None
+            position, header = following
+            if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._log_start_offset:
+                return self._open(position, header)
+        return None
+
+    def _open(self, position: int, header: BatchHeader) -> TimestampedOffset | None:
+        batch = self._file.read(position, header.size_bytes)
+        limit_bytes = opening_limit_bytes(max(self._max_message_bytes, header.size_bytes))
+        try:
+            found = first_at_or_after(
+                batch, self._timestamp_ms, from_offset=self._log_start_offset, limit_bytes=limit_bytes
+            )
+        except ExpandsTooFar:
+            # What nobody opens is told as a whole: who starts to read there misses nothing.
+            found = Offset(max(header.base_offset, self._log_start_offset)), header.max_timestamp
+        return None if found is None else TimestampedOffset(*found, header.partition_leader_epoch)
+
+
+def probes_for_timestamp(state: LogState, timestamp_ms: int) -> Iterator[TimeProbe | None]:
+    """Where to look, one after the other, for the first record at or after the time.
+
+    One for each segment from the start of the log on, None where nothing can be. The log may change in between.
+    """
+    segment: Segment | None = state.segments.holding(state.log_start_offset)
+    while segment is not None:
+        yield _probe(state, segment, timestamp_ms)
+        segment = state.segments.next_after(segment)
+
+
+def highest_timestamps(state: LogState) -> Iterator[int]:
+    """Of each segment from the start of the log on; ``NO_TIMESTAMP`` where none has one."""
+    segment: Segment | None = state.segments.holding(state.log_start_offset)
+    while segment is not None:
         if not segment.indexes_are_checked:
             raise UncheckedSegment(segment)
-        if segment.max_timestamp().timestamp_ms >= timestamp_ms and (
-            found := _find_in(segment, timestamp_ms, state.log_start_offset)
-        ):
-            return found
-    return None
+        yield segment.max_timestamp().timestamp_ms
+        segment = state.segments.next_after(segment)
 
 
-def offset_of_max_timestamp(state: LogState) -> TimestampedOffset | None:
-    """The first record that carries the highest timestamp of the log."""
-    segments = state.segments.starting_from(state.log_start_offset)
-    for segment in segments:
-        if not segment.indexes_are_checked:
-            raise UncheckedSegment(segment)
-    highest = max(segment.max_timestamp().timestamp_ms for segment in segments)
-    return offset_for_timestamp(state, highest) if highest != NO_TIMESTAMP else None
-
-
-def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: Offset) -> TimestampedOffset | None:
+def _probe(state: LogState, segment: Segment, timestamp_ms: int) -> TimeProbe | None:
+    if not segment.indexes_are_checked:
+        raise UncheckedSegment(segment)
+    if segment.max_timestamp().timestamp_ms < timestamp_ms or not segment.size_bytes:
+        return None
     if not segment.is_checked:
         raise UncheckedSegment(segment)
-    start = max(segment.time_index.offset_for(timestamp_ms), log_start_offset)
-    for position, header in segment.headers_from(segment.offset_index.position_for(start)):
-        if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
-            continue
-        batch = segment.file.read(position, header.size_bytes)
-        for record in iterate_records(batch):
-            if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-                return TimestampedOffset(record.offset, record.timestamp, header.partition_leader_epoch)
-    return None
+    position = max(segment.position_for_time(timestamp_ms), segment.offset_index.position_for(state.log_start_offset))
+    return TimeProbe(segment.file, segment.headers_from(position), timestamp_ms, state)
 
 
 def _refused(timestamp_ms: int, now_ms: int) -> KafkaError:

@@ -98,28 +98,6 @@ def test_the_time_index_takes_only_entries_that_rise(time_index: TimeIndex) -> N
 
 
 @given(
-    timestamps=st.lists(st.integers(0, 50), min_size=1, max_size=40),
-    wanted=st.integers(0, 60),
-)
-def test_no_record_at_or_after_the_time_stands_before_the_offset_that_the_time_index_gives(
-    timestamps: list[int], wanted: int
-) -> None:
-    disk = SimulatedDisk(Random(1))
-    disk.make_directory("/data")
-    index = TimeIndex(disk, "/data/t", BASE, is_new=True)
-    highest, highest_offset = -1, BASE
-    for delta, timestamp in enumerate(timestamps):
-        if timestamp > highest:
-            highest, highest_offset = timestamp, Offset(BASE + delta)
-        if delta % 3 == 0:
-            index.add(highest, highest_offset)
-
-    start = index.offset_for(wanted)
-
-    assert all(timestamp < wanted for timestamp in timestamps[: start - BASE])
-
-
-@given(
     offsets=st.lists(st.integers(1000, 100_000), unique=True, max_size=50).map(sorted),
     wanted=st.integers(900, 101_000),
     stored=st.integers(0, 50),

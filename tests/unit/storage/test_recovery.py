@@ -5,6 +5,7 @@ import pytest
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
+from tests.log_times import offset_for_timestamp
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import (
     DIRECTORY,
@@ -161,10 +162,10 @@ def test_a_damaged_index_is_made_anew(disk: SimulatedDisk, suffix: str, damage: 
     log = open_log(disk, config)
 
     assert [record.offset for record in records_in(log)] == list(range(50))
-    found = log.offset_for_timestamp(1_700_000_000_013)
+    found = offset_for_timestamp(log, 1_700_000_000_013)
     assert found is not None
     assert found.offset == 13
-    assert log.offset_for_timestamp(1_700_000_000_019) is not None
+    assert offset_for_timestamp(log, 1_700_000_000_019) is not None
 
 
 def test_epochs_are_found_in_the_batches_when_their_file_is_lost(disk: SimulatedDisk) -> None:

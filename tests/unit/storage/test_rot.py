@@ -12,6 +12,7 @@ from quorate.storage.reading import DamagedRecords, UncheckedSegment
 from quorate.storage.segment_checksums import write_checksums
 from quorate.storage.segment_repair import FilePart, repair
 from quorate.storage.small_files import find_damaged
+from tests.log_times import offset_for_timestamp
 from tests.simulation.disk import SimulatedDisk, content_of
 from tests.unit.storage.batches import DIRECTORY, append, append_values, batch_of, values_in
 
@@ -87,7 +88,7 @@ def test_what_is_from_before_is_not_read_before_it_was_checked(disk: SimulatedDi
         with pytest.raises(UncheckedSegment):
             log.read(Offset(offset), max_bytes=1000, up_to_offset=Offset(8))
     with pytest.raises(UncheckedSegment):
-        log.offset_for_timestamp(0)
+        offset_for_timestamp(log, 0)
     append_values(log, b"new")
 
     (record,) = iterate_records(log.read(Offset(8), max_bytes=1000, up_to_offset=Offset(9)).read())

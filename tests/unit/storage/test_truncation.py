@@ -3,6 +3,7 @@ import pytest
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
+from tests.log_times import offset_for_timestamp, offset_of_max_timestamp
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import (
     PRODUCER,
@@ -124,10 +125,10 @@ def test_times_of_truncated_records_are_forgotten(disk: SimulatedDisk) -> None:
 
     log.truncate_to(Offset(6))
 
-    highest = log.offset_of_max_timestamp()
+    highest = offset_of_max_timestamp(log)
     assert highest is not None
     assert highest.offset == 5
-    assert log.offset_for_timestamp(1_700_000_000_006) is None
+    assert offset_for_timestamp(log, 1_700_000_000_006) is None
 
 
 @pytest.mark.parametrize("offset", [3, 8, 50])

@@ -1,17 +1,20 @@
 """ListOffsets, versions 1 to 10: earliest, latest, by timestamp and at the largest timestamp.
 
-With ``read_committed`` the latest offset is the last stable one, and nothing behind it is found.
+With ``read_committed`` the latest offset is the last stable one, and nothing behind it is found. A time is looked up by
+a worker, as batches have to be opened for it; one that expands beyond what its topic takes is found as a whole, by its
+first offset and its highest time.
 
 Gap: there is no tiered storage, so the earliest local offset is the earliest, and no offset is the latest tiered one.
 """
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.integrity.sound_reads import when_sound
+from quorate.broker.integrity.sound_reads import when_found_sound
 from quorate.broker.node import Node
 from quorate.broker.partition import Partition
 from quorate.broker.request_parts import Parts
+from quorate.broker.time_lookup import TimeLookup
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_LEADER_EPOCH, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -19,7 +22,6 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
 _READ_COMMITTED = 1
 _LATEST = -1
@@ -38,31 +40,34 @@ _NOTHING: Found = (-1, -1, NO_LEADER_EPOCH)
 
 
 def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
-    try:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        _answer(node, context, topic.name, wanted, request.isolation_level)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-    except (UncheckedSegment, DamagedRecords):
+    if any(_looks_up(wanted) for topic in request.topics for wanted in topic.partitions):
         return _answer_later(node, context, request)
-
-
-async def _answer_later(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Segments that a time is looked up in are being checked, or repaired."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _answer_when_sound(node, context, topic.name, wanted, request.isolation_level)
+                    _answer(node, context, topic.name, wanted, request.isolation_level) for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _looks_up(wanted: ListOffsetsPartition) -> bool:
+    return wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP
+
+
+async def _answer_later(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _answer_looked_up(node, context, topic.name, wanted, request.isolation_level)
+                    if _looks_up(wanted)
+                    else _answer(node, context, topic.name, wanted, request.isolation_level)
                     for wanted in topic.partitions
                 ],
             )
@@ -71,30 +76,42 @@ async def _answer_later(node: Node, context: RequestContext, request: ListOffset
     )
 
 
-async def _answer_when_sound(
-    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
-) -> ListOffsetsPartitionResponse:
-    try:
-        partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
-        return await when_sound(partition, lambda: _answer(node, context, topic, wanted, isolation_level))
-    except KafkaError as error:
-        return _refusal(context, wanted, error)
-
-
 def _answer(
     node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
-    """Raises where a segment has to be checked first."""
     try:
-        partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
-        partition.check_leader_epoch(wanted.current_leader_epoch)
-        if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        offset, timestamp, leader_epoch = _find(partition, wanted.timestamp, isolation_level)
-    except (UncheckedSegment, DamagedRecords):
-        raise
+        partition = _partition(node, context, topic, wanted)
+        return _found(context, wanted, _find(partition, wanted.timestamp, isolation_level))
     except KafkaError as error:
         return _refusal(context, wanted, error)
+
+
+async def _answer_looked_up(
+    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = _partition(node, context, topic, wanted)
+        lookup = TimeLookup(node, partition, context.deadline_s)
+        timestamp = None if wanted.timestamp == _MAX_TIMESTAMP else wanted.timestamp
+        found = await when_found_sound(partition, lambda: lookup.find(timestamp))
+        if found is None or found.offset >= _end_offset(partition, isolation_level):
+            _check_caught_up(partition)
+            found = None
+        return _found(context, wanted, found or _NOTHING)
+    except KafkaError as error:
+        return _refusal(context, wanted, error)
+
+
+def _partition(node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition) -> Partition:
+    partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    return partition
+
+
+def _found(context: RequestContext, wanted: ListOffsetsPartition, found: Found) -> ListOffsetsPartitionResponse:
+    offset, timestamp, leader_epoch = found
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         offset=offset,
@@ -112,23 +129,18 @@ def _refusal(context: RequestContext, wanted: ListOffsetsPartition, error: Kafka
 
 def _find(partition: Partition, timestamp: int, isolation_level: int) -> Found:
     log = partition.log
-    end_offset = partition.last_stable_offset if isolation_level == _READ_COMMITTED else partition.high_watermark
     match timestamp:
         case -1:
             _check_caught_up(partition)
-            return end_offset, -1, partition.leader_epoch
+            return _end_offset(partition, isolation_level), -1, partition.leader_epoch
         case -2 | -4:
             return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
-        case -5:
-            return _NOTHING
-        case -3:
-            found = log.offset_of_max_timestamp()
         case _:
-            found = log.offset_for_timestamp(timestamp)
-    if found is not None and found[0] < end_offset:
-        return found
-    _check_caught_up(partition)
-    return _NOTHING
+            return _NOTHING
+
+
+def _end_offset(partition: Partition, isolation_level: int) -> Offset:
+    return partition.last_stable_offset if isolation_level == _READ_COMMITTED else partition.high_watermark
 
 
 def _check_caught_up(partition: Partition) -> None:
