@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot compat check format bench codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot compat check format bench map codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -65,6 +65,9 @@ format: setup ## let ruff format the code
 
 bench: setup jvm ## side by side with Apache Kafka; results in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+map: setup ## the rooms of the code, the doors between them, and the figures of a walk through it
+	$(BIN)/python scripts/map.py
 
 codegen: setup jvm ## generate src/quorate/protocol/messages from Kafka's definitions
 	$(BIN)/python -m codegen
