@@ -12,11 +12,11 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from quorate.backup.manifest import Manifest
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.storage import StoredObject, open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.objects.storage import StoredObject, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.segments.reader import SegmentReader
 from quorate.records.record import iterate_records
 
 QUORATE = Path(sys.executable).parent / "quorate"

@@ -7,18 +7,18 @@ from typing import Any
 
 import yaml
 
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.restore_config import parse_restore_config
-from quorate.backup.restore_ledger import RestoreLedger, restores_location
-from quorate.backup.storage import open_storage
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.restore.config import parse_restore_config
+from quorate.backup.restore.ledger import RestoreLedger, restores_location
+from quorate.backup.spark.restore_run import RestoreReport, RestoreRun
+from quorate.backup.spark.restore_target import target_client_config
+from quorate.backup.spark.spark_driver import SparkDriver
 from quorate.client.config import ClientConfig
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.pipeline.restore_run import RestoreReport, RestoreRun
-from quorate.pipeline.restore_target import target_client_config
-from quorate.pipeline.spark_driver import SparkDriver
 from quorate.records.record import Record, iterate_records
 from tests.backup_commands import BACKUP_ID, QUORATE, Backups, Finished, run_quorate
 from tests.spark_session import InThisProcess, QuietWatcher

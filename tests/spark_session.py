@@ -8,15 +8,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quorate.backup.config import parse_backup_config
-from quorate.backup.planner import Plan
+from quorate.backup.planning.planner import Plan
+from quorate.backup.spark.backup_run import BackupRuns, client_config
+from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.spark_driver import JobWatcher, OpenedSpark, SparkDriver
+from quorate.backup.spark.spark_session import open_spark
+from quorate.backup.spark.spark_settings import SparkSettings
+from quorate.backup.spark.task_progress import TaskAdvance
+from quorate.backup.spark.task_runner import FinishedTask, Work
 from quorate.kernel.errors import QuorateError
-from quorate.pipeline.backup_run import BackupRuns, client_config
-from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import JobWatcher, OpenedSpark, SparkDriver
-from quorate.pipeline.spark_session import open_spark
-from quorate.pipeline.spark_settings import SparkSettings
-from quorate.pipeline.task_progress import TaskAdvance
-from quorate.pipeline.task_runner import FinishedTask, Work
 from tests.backup_commands import Backups
 
 

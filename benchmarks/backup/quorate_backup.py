@@ -7,15 +7,15 @@ import yaml
 
 from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 from quorate.backup.config import parse_backup_config
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.planner import Plan
-from quorate.backup.storage import open_storage
-from quorate.pipeline.backup_run import BackupRuns, client_config
-from quorate.pipeline.spark_driver import SparkDriver
-from quorate.pipeline.spark_session import open_spark
-from quorate.pipeline.spark_settings import SparkSettings
-from quorate.pipeline.task_progress import TaskAdvance
-from quorate.pipeline.task_runner import FinishedTask
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.planning.planner import Plan
+from quorate.backup.spark.backup_run import BackupRuns, client_config
+from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.spark_session import open_spark
+from quorate.backup.spark.spark_settings import SparkSettings
+from quorate.backup.spark.task_progress import TaskAdvance
+from quorate.backup.spark.task_runner import FinishedTask
 
 
 class _Nobody:

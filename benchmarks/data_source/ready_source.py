@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.cases import VALUE_SIZE_BYTES
-from quorate.pipeline.data_source.columns import COLUMN_NAMES, arrow_schema, schema_ddl
+from quorate.backup.spark.data_source.columns import COLUMN_NAMES, arrow_schema, schema_ddl
 
 FORMAT = "ready"
 # As many as Quorate's source sends at once.

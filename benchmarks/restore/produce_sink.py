@@ -13,7 +13,6 @@ import msgspec
 from quorate.broker.api import RequestContext
 from quorate.broker.handlers import APIS
 from quorate.broker.node import Node
-from quorate.broker.partition import Partition
 from quorate.cli.serve import run_from_file
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
@@ -31,6 +30,7 @@ from quorate.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from quorate.records.batch import read_header
+from quorate.replication.partition import Partition
 
 _TOPIC_IDS_FROM = 13
 

@@ -7,17 +7,17 @@ import yaml
 
 from benchmarks.contenders.jobs import Copied, serve_jobs
 from benchmarks.restore.restore_job import RestoreJob
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.restore_config import parse_restore_config
-from quorate.backup.restore_ledger import RestoreLedger, restores_location
-from quorate.backup.storage import open_storage
-from quorate.pipeline.restore_run import RestoreRun
-from quorate.pipeline.restore_target import target_client_config
-from quorate.pipeline.spark_driver import SparkDriver
-from quorate.pipeline.spark_session import open_spark
-from quorate.pipeline.spark_settings import SparkSettings
-from quorate.pipeline.task_progress import TaskAdvance
-from quorate.pipeline.task_runner import FinishedTask
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.restore.config import parse_restore_config
+from quorate.backup.restore.ledger import RestoreLedger, restores_location
+from quorate.backup.spark.restore_run import RestoreRun
+from quorate.backup.spark.restore_target import target_client_config
+from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.spark_session import open_spark
+from quorate.backup.spark.spark_settings import SparkSettings
+from quorate.backup.spark.task_progress import TaskAdvance
+from quorate.backup.spark.task_runner import FinishedTask
 
 
 class _Nobody:

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from quorate.pipeline.data_source.source import QuorateSource
+from quorate.backup.spark.data_source.source import QuorateSource
 
 __all__ = ["QuorateSource", "register"]
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from quorate.groups.consumer.partitions import AssignedPartition
-from quorate.groups.consumer.records import (
+from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
+from quorate.coordination.groups.core.consumer.records import (
     ClassicSupport,
     ConsumerGroupKey,
     ConsumerMember,
@@ -26,9 +26,9 @@ from quorate.groups.consumer.records import (
     TargetEpoch,
     TargetEpochRecord,
 )
-from quorate.groups.group_protocol import GroupProtocol
-from quorate.groups.record_codec import encode_key, encode_value
-from quorate.groups.records import CoordinatorRecord
+from quorate.coordination.groups.core.group_protocol import GroupProtocol
+from quorate.coordination.groups.core.record_codec import encode_key, encode_value
+from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.records.builder import build_batch
 from quorate.records.record import Record

@@ -8,19 +8,8 @@ import pytest
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.api_versions import ApiVersionsRequest
-from quorate.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from quorate.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from quorate.records.attributes import Compression
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection

@@ -13,19 +13,19 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from quorate.coordination.transactions.core.record_codec import encode_key, encode_value
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.os_disk import OsDisk
-from quorate.transactions.record_codec import encode_key, encode_value
 from tests.compat.clients.client import DEADLINE_S
 from tests.compat.clients.confluent import ConfluentClient
 from tests.eventually import eventually
 from tests.peers.kafka_tools import ToolShell
 from tests.proofs import AIOKAFKA, CONFLUENT, KAFKA_TOOLS
-from tests.unit.transactions.conversation import ID, P0, P1, Conversation
+from tests.unit.coordination.transactions.core.conversation import ID, P0, P1, Conversation
 
 
 def confluent_producer(bootstrap: str, transactional_id: str) -> Producer:

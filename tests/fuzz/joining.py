@@ -3,12 +3,12 @@
 import socket
 from struct import unpack
 
-from quorate.broker.quorum import leader_requests as q
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.metadata.command_codec import decode_outcomes, encode_commands
-from quorate.metadata.commands import RegisterBroker
-from quorate.transport.peer_frames import FrameKind, encode_correlated, encode_frame
-from quorate.transport.peer_hello import Hello, encode_hello
+from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
+from quorate.metadata.core.commands import RegisterBroker
+from quorate.quorum.core import leader_requests as q
+from quorate.transport.peers.frames import FrameKind, encode_correlated, encode_frame
+from quorate.transport.peers.hello import Hello, encode_hello
 from tests.eventually import eventually
 from tests.fuzz.target import CLUSTER_ID
 from tests.peers.child_process import free_port

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import inspect
 
 from quorate.broker.handlers import APIS
-from quorate.broker.quorum import leader_requests as q
-from quorate.broker.replication.messages import ReplicaFetch
-from quorate.metadata.commands import Command, RegisterBroker
+from quorate.metadata.core.commands import Command, RegisterBroker
 from quorate.protocol.apis import ApiKey
-from quorate.raft.messages import Message
-from quorate.transport.peer_frames import FrameKind
-from quorate.transport.peer_hello import PROTOCOL_VERSION, Hello
+from quorate.quorum.core import leader_requests as q
+from quorate.quorum.core.messages import Message
+from quorate.replication.core.messages import ReplicaFetch
+from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.hello import PROTOCOL_VERSION, Hello
 from tests.fuzz import world as w
 from tests.fuzz.bursts import Burst, choose_ending, random_of
 from tests.fuzz.mutations import mutate

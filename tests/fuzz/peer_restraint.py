@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from quorate.broker.quorum import leader_requests as q
 from quorate.protocol.apis import find_api
-from quorate.raft.messages import VoteRequest, decode_message
-from quorate.raft.sanity import MAX_TERM
-from quorate.transport.peer_frames import FrameKind
+from quorate.quorum.core import leader_requests as q
+from quorate.quorum.core.messages import VoteRequest, decode_message
+from quorate.quorum.core.sanity import MAX_TERM
+from quorate.transport.peers.frames import FrameKind
 from tests.fuzz.restraint import Restraint
 from tests.fuzz.world import World
 

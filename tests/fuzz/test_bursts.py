@@ -8,11 +8,9 @@ from uuid import UUID
 import pytest
 
 from quorate.broker.handlers import APIS
-from quorate.broker.quorum import leader_requests as q
-from quorate.broker.quorum.peer_checks import read_message, read_request
 from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, Term
-from quorate.metadata.command_codec import encode_commands
-from quorate.metadata.commands import RebalancePartitions
+from quorate.metadata.core.command_codec import encode_commands
+from quorate.metadata.core.commands import RebalancePartitions
 from quorate.protocol.apis import find_api
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
@@ -26,10 +24,12 @@ from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from quorate.protocol.messages.produce import ProduceRequest, TopicProduceData
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from quorate.protocol.schema import Request
-from quorate.raft.messages import Heartbeat, Message, TermNotice, VoteRequest, encode_message
-from quorate.transport.peer_errors import PeerProtocolError
-from quorate.transport.peer_frames import FrameKind
-from quorate.transport.peer_hello import Hello, decode_hello
+from quorate.quorum.core import leader_requests as q
+from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, VoteRequest, encode_message
+from quorate.quorum.peer_checks import read_message, read_request
+from quorate.transport.peers.errors import PeerProtocolError
+from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.hello import Hello, decode_hello
 from tests.fuzz.bursts import Burst, Bursts, Ending
 from tests.fuzz.client_bursts import ClientBursts
 from tests.fuzz.minimize import Frames, minimize

@@ -11,13 +11,8 @@ from typing import Any
 
 from crc32c import crc32c
 
-from quorate.backup.manifest_seal import seal
-from quorate.backup.segment_layout import (
-    FRAME_HEAD_SIZE_BYTES,
-    PREAMBLE_SIZE_BYTES,
-    TRAILER_MAGIC,
-    TRAILER_SIZE_BYTES,
-)
+from quorate.backup.manifests.seal import seal
+from quorate.backup.segments.layout import FRAME_HEAD_SIZE_BYTES, PREAMBLE_SIZE_BYTES, TRAILER_MAGIC, TRAILER_SIZE_BYTES
 from tests.hostile_stores.seed_store import SeedStore
 
 _INTEGERS = [-1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, 10**18, 10**30, -(2**63)]

@@ -8,28 +8,28 @@ from random import Random
 import msgspec
 import typer
 
-from quorate.backup.compaction import plan_merges
-from quorate.backup.compaction_merge import merge_segments
 from quorate.backup.errors import BackupError
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.holds import Hold
-from quorate.backup.manifest import Manifest
-from quorate.backup.prune import Pruner
-from quorate.backup.prune_policy import PrunePolicy
-from quorate.backup.restore_claims import PartitionClaim
-from quorate.backup.restore_ledger import restores_below
-from quorate.backup.restore_offset_map import translate_group
-from quorate.backup.storage import open_storage
+from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.restore.claims import PartitionClaim
+from quorate.backup.restore.ledger import restores_below
+from quorate.backup.restore.offset_map import translate_group
+from quorate.backup.retention.compaction import plan_merges
+from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.holds import Hold
+from quorate.backup.retention.prune import Pruner
+from quorate.backup.retention.prune_policy import PrunePolicy
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.spark.data_source.backup_planning import plan_backup
+from quorate.backup.spark.data_source.backup_reading import read_backup
+from quorate.backup.spark.data_source.options import BackupSource, parse_options
+from quorate.backup.spark.orphan_collection import collect_orphans
+from quorate.backup.spark.verification import DeepCheck
 from quorate.cli.list_backups import list_backups
 from quorate.cli.spark_options import OutputFormat
 from quorate.cli.verify import verify
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.pipeline.backup_inventory import take_inventory
-from quorate.pipeline.data_source.backup_planning import plan_backup
-from quorate.pipeline.data_source.backup_reading import read_backup
-from quorate.pipeline.data_source.options import BackupSource, parse_options
-from quorate.pipeline.orphan_collection import collect_orphans
-from quorate.pipeline.verification import DeepCheck
 from tests.hostile_stores.restoring import SECTIONS, planned, read_what_would_be_written
 from tests.hostile_stores.seed_store import RESTORES, SeedStore
 from tests.unit.backup.backup_runs import BACKUP_ID, run_backup

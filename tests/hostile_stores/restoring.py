@@ -7,19 +7,19 @@ from itertools import islice
 import msgspec
 
 from quorate.backup.errors import BackupError
-from quorate.backup.manifest import Manifest
-from quorate.backup.restore_batches import RecordRules
-from quorate.backup.restore_config import RestoreSection, TimeWindow
-from quorate.backup.restore_offset_map import OffsetMap
-from quorate.backup.restore_plan import RestorePlan, plan_topic, spans_by_target
-from quorate.backup.restore_survey import PartitionSurvey
-from quorate.backup.restore_topics import SelectedTopic, select_topics
-from quorate.backup.storage import open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.restore.batches import RecordRules
+from quorate.backup.restore.config import RestoreSection, TimeWindow
+from quorate.backup.restore.offset_map import OffsetMap
+from quorate.backup.restore.plan import RestorePlan, plan_topic, spans_by_target
+from quorate.backup.restore.survey import PartitionSurvey
+from quorate.backup.restore.topics import SelectedTopic, select_topics
+from quorate.backup.spark.restore_run import assignments
+from quorate.backup.spark.restore_stream import outgoing_from
+from quorate.backup.spark.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicName
-from quorate.pipeline.restore_run import assignments
-from quorate.pipeline.restore_stream import outgoing_from
-from quorate.pipeline.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
 
 MAX_BATCH_BYTES = 10_000
 WHOLE = RestoreSection()

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from quorate.backup.errors import BackupError
-from quorate.backup.holds import Hold, HoldLedger, holds_location
-from quorate.backup.manifest import GroupEntry, GroupOffset, Manifest, Mode
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.object_names import PRUNED_CONTENT, manifest_name, pruned_range_name
-from quorate.backup.restore_claims import PartitionClaim, take_run_number
-from quorate.backup.restore_ledger import GroupSnapshot, RestoreDone, RestoreLedger, restores_below
-from quorate.backup.storage import ObjectStorage, open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import GroupEntry, GroupOffset, Manifest, Mode
+from quorate.backup.objects.names import PRUNED_CONTENT, manifest_name, pruned_range_name
+from quorate.backup.objects.storage import ObjectStorage, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.restore.claims import PartitionClaim, take_run_number
+from quorate.backup.restore.ledger import GroupSnapshot, RestoreDone, RestoreLedger, restores_below
+from quorate.backup.retention.holds import Hold, HoldLedger, holds_location
 from quorate.kernel.ids import Offset, PartitionIndex
 from quorate.records.attributes import Compression, TimestampType
 from tests.hostile_stores.restoring import planned

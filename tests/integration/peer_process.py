@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.transport.peer_config import PeerConfig, PeerIdentity
-from quorate.transport.peers import Peers
+from quorate.transport.peers.config import PeerConfig, PeerIdentity
+from quorate.transport.peers.peers import Peers
 
 
 class Answering:

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.errors import StorageError
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.storage import open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.spark import copy_task
+from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.spark.verification import verify_quickly
 from quorate.kernel.errors import QuorateError
-from quorate.pipeline import copy_task
-from quorate.pipeline.backup_inventory import take_inventory
-from quorate.pipeline.verification import verify_quickly
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
 from tests.integration.backup_storage import azurite, google_server, object_servers
 from tests.peers.quorate_node import QuorateNode

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.cli import app
-from quorate.cli.cluster_image import describe_image
+from quorate.cli.cluster.image import describe_image
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.image import MetadataImage
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port
@@ -204,7 +204,7 @@ def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(
     def describe(client: KafkaClient) -> MetadataImage:
         return old_states.pop() if old_states else describe_image(client)
 
-    monkeypatch.setattr("quorate.cli.cluster_image.describe_image", describe)
+    monkeypatch.setattr("quorate.cli.cluster.image.describe_image", describe)
 
     removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001")
 

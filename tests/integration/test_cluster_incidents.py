@@ -10,11 +10,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from quorate.broker.partition import Partition
-from quorate.broker.partitions import Partitions
-from quorate.broker.quorum.errors import NotQuorumLeader
-from quorate.broker.quorum.leader_calls import LeaderCalls, NoQuorum
-from quorate.broker.quorum.leader_requests import LeaderAnswer, LeaderRequest, Submit
 from quorate.client.config import ClientConfig
 from quorate.client.fetched import FetchedBatches, FetchRange
 from quorate.client.kafka_client import KafkaClient
@@ -23,6 +18,11 @@ from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Submit
+from quorate.quorum.errors import NotQuorumLeader
+from quorate.quorum.leader_calls import LeaderCalls, NoQuorum
+from quorate.replication.partition import Partition
+from quorate.replication.partitions import Partitions
 from quorate.testing import ClusterInProcess
 from tests.integration.replicated_topic import ReplicatedTopic
 from tests.integration.wire_client import WireClient

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.cluster_options import open_client
+from quorate.cli.cluster.options import open_client
 from quorate.client.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually

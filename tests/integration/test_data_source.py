@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from pyspark.errors import StreamingQueryException
 
+from quorate.backup.spark.data_source.export import ExportRequest, run_export
 from quorate.kernel.errors import QuorateError
-from quorate.pipeline.data_source.export import ExportRequest, run_export
 from quorate.spark import register
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce
 from tests.eventually import eventually

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from quorate.backup.spark.data_source.live_reading import DataLoss
+from quorate.backup.spark.data_source.options import parse_options
+from quorate.backup.spark.data_source.stream_source import QuorateStreamReader
 from quorate.kernel.errors import QuorateError
-from quorate.pipeline.data_source.live_reading import DataLoss
-from quorate.pipeline.data_source.options import parse_options
-from quorate.pipeline.data_source.stream_source import QuorateStreamReader
 from tests.backup_commands import create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode

@@ -98,7 +98,7 @@ def test_a_full_disk_costs_no_producer_anything_and_is_told_everywhere(
     told = subprocess.run(doctor, capture_output=True, text=True, timeout=120, check=False)
     assert told.returncode == 1
     assert "is full" in told.stdout
-    assert " ERROR quorate.broker.disk_room disk full " in cluster.nodes[FULL].log_text()
+    assert " ERROR quorate.replication.disk_room disk full " in cluster.nodes[FULL].log_text()
 
     disk.make_room()
 

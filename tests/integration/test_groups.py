@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from quorate.groups.partitioning import partition_for_group
+from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
-from quorate.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from quorate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from quorate.backup.manifest import Mode
-from quorate.backup.manifest_seal import seal
-from quorate.backup.object_names import manifest_name
-from quorate.backup.storage import open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.manifest import Mode
+from quorate.backup.manifests.seal import seal
+from quorate.backup.objects.names import manifest_name
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.storage_url import StorageLocation
 from quorate.cli import app
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import Finished

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from quorate.broker.partition_folders import partition_index
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset
 from quorate.protocol.messages import add_partitions_to_txn as add_partitions
@@ -34,6 +33,7 @@ from quorate.protocol.messages import offset_for_leader_epoch as epochs
 from quorate.protocol.schema import Request, Response
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
+from quorate.storage.partition_folders import partition_index
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic

@@ -9,19 +9,11 @@ from typing import Any
 import pytest
 
 from quorate.kernel.ids import NodeId
-from quorate.transport.peer_config import Address, PeerConfig
-from quorate.transport.peer_errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
-from quorate.transport.peer_frames import FrameKind, encode_frame
-from quorate.transport.peer_hello import encode_hello
-from tests.integration.peer_nodes import (
-    CLUSTER,
-    LOOPBACK,
-    Node,
-    ScriptedPeer,
-    new_hello,
-    read_frame,
-    running,
-)
+from quorate.transport.peers.config import Address, PeerConfig
+from quorate.transport.peers.errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
+from quorate.transport.peers.frames import FrameKind, encode_frame
+from quorate.transport.peers.hello import encode_hello
+from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, ScriptedPeer, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.
 A, B, C = NodeId(7), NodeId(100), NodeId(4001)

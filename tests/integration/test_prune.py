@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.backup.errors import ObjectNotFound
-from quorate.backup.local_storage import PARTIAL_SUFFIX
-from quorate.backup.manifest import Manifest, Mode
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.orphans import find_orphans
-from quorate.backup.segment_verification import verify_hash
-from quorate.backup.storage import ObjectStorage, StoredObject, open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import Manifest, Mode
+from quorate.backup.objects.local_storage import PARTIAL_SUFFIX
+from quorate.backup.objects.storage import ObjectStorage, StoredObject, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.retention.orphans import find_orphans
+from quorate.backup.segments.verification import verify_hash
 from quorate.cli import app
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import QUORATE, Finished

@@ -7,15 +7,15 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.errors import ManifestPruned
-from quorate.backup.holds import HoldLedger, holds_location
-from quorate.backup.prune import Pruner, PruneReport
-from quorate.backup.prune_policy import PrunePolicy
-from quorate.backup.restore_ledger import RestoreLedger, restores_below
-from quorate.backup.storage import open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.restore.ledger import RestoreLedger, restores_below
+from quorate.backup.retention.holds import HoldLedger, holds_location
+from quorate.backup.retention.prune import Pruner, PruneReport
+from quorate.backup.retention.prune_policy import PrunePolicy
+from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.spark.verification import verify_quickly, without_pruned
 from quorate.client.kafka_client import KafkaClient
-from quorate.pipeline.backup_inventory import take_inventory
-from quorate.pipeline.verification import verify_quickly, without_pruned
 from tests.backup_commands import BACKUP_ID, Backups, consume, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, client_of

@@ -11,21 +11,21 @@ import msgspec
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from quorate.backup.restore_plan import RestorePlan, TargetTopic
-from quorate.backup.storage import open_storage
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.restore.plan import RestorePlan, TargetTopic
+from quorate.backup.spark.restore_partition_writer import PartitionWriter
+from quorate.backup.spark.restore_run import RestoreReport
+from quorate.backup.spark.restore_stream import PartitionAssignment
+from quorate.backup.spark.restore_survey_task import SurveyTask
+from quorate.backup.spark.restore_target import RestoreTarget
+from quorate.backup.spark.restore_write_task import WriteTask, write_in_lanes
+from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+from quorate.backup.spark.task_runner import Work
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
-from quorate.pipeline.restore_partition_writer import PartitionWriter
-from quorate.pipeline.restore_run import RestoreReport
-from quorate.pipeline.restore_stream import PartitionAssignment
-from quorate.pipeline.restore_survey_task import SurveyTask
-from quorate.pipeline.restore_target import RestoreTarget
-from quorate.pipeline.restore_write_task import WriteTask, write_in_lanes
-from quorate.pipeline.spark_driver import JobWatcher, SparkDriver
-from quorate.pipeline.task_runner import Work
 from tests.backup_commands import Backups, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, all_records, client_of, topic_configs, without_offsets

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.manifest import Mode
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.storage import open_storage
-from quorate.backup.storage_url import StorageLocation
-from quorate.pipeline.backup_inventory import Inventory, take_inventory
-from quorate.pipeline.verification import verify_on_spark, verify_quickly
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import Mode
+from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.spark.backup_inventory import Inventory, take_inventory
+from quorate.backup.spark.verification import verify_on_spark, verify_quickly
 from tests.integration.test_hostile_store import quorate
 from tests.spark_session import InThisProcess, QuietWatcher
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup

@@ -9,8 +9,8 @@ from tests.eventually import eventually
 
 pytest.importorskip("pyspark")
 
-from quorate.pipeline.task_progress import Report, TaskAdvance, ignore
-from quorate.pipeline.task_runner import Outcome
+from quorate.backup.spark.task_progress import Report, TaskAdvance, ignore
+from quorate.backup.spark.task_runner import Outcome
 from tests.spark_session import QuietWatcher, local_spark
 
 SIZE_BYTES = 1_000_000

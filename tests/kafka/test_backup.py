@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from quorate.backup.manifest import GapReason
+from quorate.backup.manifests.manifest import GapReason
+from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.spark_driver import SparkDriver
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
-from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.spark_driver import SparkDriver
 from tests.backup_commands import SMALL_RANGES, Backups, consume, produce
 from tests.eventually import eventually
 from tests.kafka.leadership import Leadership

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.verification import verify_on_spark
 from quorate.client.config import ClientConfig
 from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.errors import PartitionUnavailable
@@ -18,9 +21,6 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.pipeline.backup_inventory import take_inventory
-from quorate.pipeline.run_report import RunReport
-from quorate.pipeline.verification import verify_on_spark
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, RecordValue, produce
 from tests.eventually import eventually
 from tests.kafka.tiered_kafka import SEGMENT_BYTES, TIERED_TOPIC, TieredKafka

@@ -13,12 +13,7 @@ from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from quorate.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from quorate.records.batch import iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records

@@ -10,10 +10,11 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, TypeVar, cast
 
-from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.config import NodeConfig
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
+from quorate.kernel.durability import Durability
 from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NodeId
 from quorate.protocol.frames import decode_response, encode_request

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from quorate.raft import voting
-from quorate.raft.messages import VoteRequest
-from quorate.raft.state import RaftState
+from quorate.quorum.core import voting
+from quorate.quorum.core.messages import VoteRequest
+from quorate.quorum.core.state import RaftState
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.test_cluster_lost_disks import _agree_on_something, _shape

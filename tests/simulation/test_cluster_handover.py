@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from quorate.raft.ready import Role
+from quorate.quorum.core.ready import Role
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.shape import Shape, draw_shape
 from tests.simulation.world.world import World

@@ -11,16 +11,11 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.ids import NodeId, PartitionIndex, Term, TopicId, TopicName
-from quorate.metadata.commands import (
-    AlterPartitionReassignments,
-    CreateTopic,
-    DeleteTopic,
-    PartitionReassignment,
-)
-from quorate.metadata.image import MetadataImage
-from quorate.metadata.snapshot import encode_image
-from quorate.raft.entries import Snapshot, SnapshotMeta
-from quorate.raft.membership import Membership
+from quorate.metadata.core.commands import AlterPartitionReassignments, CreateTopic, DeleteTopic, PartitionReassignment
+from quorate.metadata.core.image import MetadataImage
+from quorate.metadata.core.snapshot import encode_image
+from quorate.quorum.core.entries import Snapshot, SnapshotMeta
+from quorate.quorum.core.membership import Membership
 from quorate.storage.checkpoints import write_topic_id
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.test_cluster_lost_disks import _agree_on_something, _shape, _submit

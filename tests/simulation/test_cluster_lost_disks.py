@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from quorate.broker.quorum.leader_requests import Done, LeaderRequest, Remove, Submit, Submitted
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.metadata.command_codec import encode_commands
-from quorate.metadata.commands import AllocateProducerIds, Command, CreateTopic, DeleteTopic, UnregisterBroker
+from quorate.metadata.core.command_codec import encode_commands
+from quorate.metadata.core.commands import AllocateProducerIds, Command, CreateTopic, DeleteTopic, UnregisterBroker
+from quorate.quorum.core.leader_requests import Done, LeaderRequest, Remove, Submit, Submitted
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.shape import Shape, draw_shape
 from tests.simulation.world.world import World

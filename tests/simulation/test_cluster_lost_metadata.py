@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 import pytest
 
-from quorate.broker.quorum import raft_storage, recovery_plan
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
-from quorate.metadata.commands import CreateTopic
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.commands import CreateTopic
+from quorate.metadata.core.image import MetadataImage
+from quorate.quorum import raft_storage, recovery_plan
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.kept_logs import KeptLogs
 from tests.simulation.test_cluster_left_logs import create, fill_a_snapshot, folders

@@ -11,10 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from quorate.broker.quorum.metadata import QuorumMetadataStore
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
-from quorate.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from quorate.kernel.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -30,13 +29,9 @@ from quorate.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from quorate.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from quorate.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from quorate.protocol.schema import Request, Response
+from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from tests.simulation.replication.clients import RETRIED, TOPIC, Client

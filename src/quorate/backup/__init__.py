@@ -1,6 +1,8 @@
-"""The backup: segment format, manifest, planner and rules (pure), and the object storage they are kept in.
+"""The backup of any Kafka cluster, beside the broker and without it.
 
-Nothing here talks to Kafka or to Spark. What is known about a cluster comes in as plain values, and what has to be
-done goes out as plain values. Only ``local_storage`` and ``cloud_storage`` do I/O themselves; ``segment_sink``,
-``range_recorder`` and ``manifest_catalog`` do theirs through the storage that they are given.
+What is kept is in ``segments``, ``manifests`` and ``objects``, what is copied in ``planning``, what is brought back in
+``restore`` and what is dropped in ``retention``; ``spark`` has the jobs.
+
+Outside of ``spark`` nothing talks to Kafka or to Spark: what is known about a cluster comes in as plain values, and
+what has to be done goes out as plain values.
 """

@@ -7,12 +7,12 @@ import msgspec
 
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.maintenance_policy import MaintenancePolicy
-from quorate.backup.manifest import Isolation, Mode, RunSettings
-from quorate.backup.object_names import is_safe_segment
-from quorate.backup.storage_url import StorageLocation, parse_url
-from quorate.backup.topic_selection import TopicSelection
+from quorate.backup.manifests.manifest import Isolation, Mode, RunSettings
+from quorate.backup.objects.names import is_safe_segment
+from quorate.backup.objects.storage_url import StorageLocation, parse_url
+from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.retention.maintenance_policy import MaintenancePolicy
+from quorate.backup.segments.frame_codec import FrameCodec
 
 _SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.
 _SECRETS = frozenset({"password", "key_password"})

@@ -1,4 +1,4 @@
-"""Reads a YAML config file into a struct, and says in one sentence what is wrong with it. Pure.
+"""Reads a YAML config file into a struct, and says in one sentence what is wrong with it.
 
 ``${NAME}`` in a text value stands for an environment variable, ``$${`` for the two characters themselves. It is filled
 in after the YAML is read, so what a variable holds can never become a key.

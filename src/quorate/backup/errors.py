@@ -1,4 +1,4 @@
-"""What can be wrong with a backup, each told in one sentence. Pure."""
+"""What can be wrong with a backup, each told in one sentence."""
 
 from quorate.kernel.errors import QuorateError
 

@@ -1,9 +1,8 @@
-"""The settings of one node, read from its TOML file and checked once, before anything starts. Pure."""
+"""The settings of one node, read from its TOML file and checked once, before anything starts."""
 
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -11,20 +10,14 @@ import msgspec
 from quorate.broker.log_settings import LogSettings, parse_log_settings
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.choices import check_choices
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.metadata.broker_configs import BROKER_CONFIGS
-from quorate.metadata.config_definitions import find_definition
-from quorate.metadata.effective_configs import BrokerView
-from quorate.metadata.placement import LeaderPlacement
-from quorate.raft.membership import Membership
-
-
-class Durability(StrEnum):
-    #: Records count as committed once they are on the disk (group-commit fdatasync).
-    FSYNC = "fsync"
-    #: Records count as committed once the operating system has them, as with Apache Kafka's defaults.
-    OS = "os"
+from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.config_definitions import find_definition
+from quorate.metadata.core.effective_configs import BrokerView
+from quorate.metadata.core.placement import LeaderPlacement
+from quorate.quorum.config import QuorumConfig
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,13 +76,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 "peer_listen (or peer_advertised) must be the same"
             )
 
-    def has_other_voters(self, membership: Membership | None, is_whole: bool) -> bool:
-        """Whether another node can have what this one has lost of the metadata log.
-
-        By the latest membership in the log, or else the first one; where the log is not whole, there may be later ones.
-        """
-        voters = self.voters.keys() if membership is None else membership.voters
-        return any(voter != self.node_id for voter in voters) or (not is_whole and self.peer_listen is not None)
+    @property
+    def quorum(self) -> QuorumConfig:
+        return QuorumConfig(
+            node_id=self.node_id,
+            peer_listen=self.peer_listen,
+            peer_advertised=self.peer_advertised,
+            voters=self.voters,
+        )
 
     def broker_view(self) -> BrokerView:
         """Who this node is and what its file says, for resolving configs; addresses and folders described too."""

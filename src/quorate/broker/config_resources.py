@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from enum import IntEnum
 
-from quorate.broker.metadata_store import MetadataStore
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, NodeId, TopicName
-from quorate.metadata.commands import AlterBrokerConfigs, AlterGroupConfigs, AlterTopicConfigs, ConfigChange
-from quorate.metadata.topic_names import check_topic_name
+from quorate.kernel.topic_names import check_topic_name
+from quorate.metadata.core.commands import AlterBrokerConfigs, AlterGroupConfigs, AlterTopicConfigs, ConfigChange
+from quorate.metadata.store import MetadataStore
 
 
 class ResourceType(IntEnum):

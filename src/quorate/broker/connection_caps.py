@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from quorate.metadata.connection_configs import parse_overrides
-from quorate.metadata.effective_configs import BrokerView, broker_value
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.connection_configs import parse_overrides
+from quorate.metadata.core.effective_configs import BrokerView, broker_value
+from quorate.metadata.core.image import MetadataImage
 from quorate.transport.connection_quotas import ConnectionCaps
 
 

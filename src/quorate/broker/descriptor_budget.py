@@ -1,4 +1,4 @@
-"""What the file descriptors of a process are for: the files of logs, clients, other nodes, and some to spare. Pure.
+"""What the file descriptors of a process are for: the files of logs, clients, other nodes, and some to spare.
 
 Nothing that a node must do depends on how many there are: logs share the files that may be open. What is left after
 the files is how many connections of clients there can be at a time.

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.broker.conditions import Condition, Conditions, Severity
 from quorate.broker.descriptor_budget import SPARE, DescriptorBudget, budget_of
+from quorate.kernel.conditions import Condition, Conditions, Severity
 from quorate.kernel.ids import NodeId
 
 logger = logging.getLogger(__name__)

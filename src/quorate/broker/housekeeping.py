@@ -11,14 +11,14 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from quorate.broker.config import Durability
-from quorate.broker.group_commit import GroupCommit
-from quorate.broker.integrity.sound_reads import when_sound
-from quorate.broker.partition import Partition
-from quorate.broker.partitions import Partitions
 from quorate.kernel.clock import Clock
 from quorate.kernel.disk import Disk
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError
+from quorate.replication.group_commit import GroupCommit
+from quorate.replication.integrity.sound_reads import when_sound
+from quorate.replication.partition import Partition
+from quorate.replication.partitions import Partitions
 from quorate.storage.cleaner import clean
 from quorate.storage.reading import UncheckedSegment
 

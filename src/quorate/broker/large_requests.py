@@ -13,8 +13,8 @@ import msgspec
 
 from quorate.broker.api import Api, RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
-from quorate.broker.turns import Turns
 from quorate.kernel.disk import Buffer
+from quorate.kernel.turns import Turns
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import RequestHeader, encode_response

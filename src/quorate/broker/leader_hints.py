@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
 from quorate.kernel.leaders import PartitionLeader
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.image import MetadataImage
 
 HINTED_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

@@ -1,4 +1,4 @@
-"""Log records as lines: one record is one line, whatever a client, a peer or a file has said in it. Pure.
+"""Log records as lines: one record is one line, whatever a client, a peer or a file has said in it.
 
 What is put into a message may have come from anybody. So every control character is escaped here, at the edge, and long
 texts are clipped; nobody who logs has to think of it. Only a traceback has more lines, each of them indented.

@@ -1,4 +1,4 @@
-"""What a node's file says of its log: the table ``[log]``. Pure."""
+"""What a node's file says of its log: the table ``[log]``."""
 
 from difflib import get_close_matches
 from enum import StrEnum

@@ -16,54 +16,55 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.broker.conditions import Conditions
-from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.config import NodeConfig
 from quorate.broker.descriptors import DescriptorWatch
-from quorate.broker.disk_room import DiskRoom, DiskWatch
-from quorate.broker.fetch_sessions import FetchSessions
-from quorate.broker.group_commit import GroupCommit
-from quorate.broker.group_coordinator import GroupCoordinator
+from quorate.broker.fetch.sessions import FetchSessions
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
-from quorate.broker.integrity.log_integrity import LogIntegrity
-from quorate.broker.integrity.other_replicas import OtherReplicas
-from quorate.broker.integrity.range_server import RangeServer
-from quorate.broker.integrity.scrub import Scrub, ScrubSettings
 from quorate.broker.large_requests import LargeRequests
 from quorate.broker.loop_watchdog import LoopHolds
-from quorate.broker.partitions import Partitions, PartitionsConfig
 from quorate.broker.peer_requests import PeerRequests
+from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
-from quorate.broker.quorum.automatic_balance import BalanceConfig
-from quorate.broker.quorum.damage_report import tell_findings
-from quorate.broker.quorum.identity import settle_identity
-from quorate.broker.quorum.metadata import QuorumMetadataStore
-from quorate.broker.quorum.quorum import Quorum, QuorumEnvironment
-from quorate.broker.quorum.raft_storage import RaftStorage
-from quorate.broker.quorum.registration import BrokerRegistration, RegistrationConfig
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
-from quorate.broker.record_opening import RecordOpening
-from quorate.broker.replication.catch_up_throttle import CatchUpThrottle, ThrottledSide
-from quorate.broker.replication.replication import Replication
-from quorate.broker.transaction_verification import ProducerTurns
-from quorate.broker.transactions.coordinator import TransactionCoordinator
-from quorate.broker.transactions.verifier import TransactionVerifier
-from quorate.broker.turns import Turns
+from quorate.coordination.groups.coordinator import GroupCoordinator
+from quorate.coordination.transactions.coordinator import TransactionCoordinator
+from quorate.coordination.transactions.verification import ProducerTurns
+from quorate.coordination.transactions.verifier import TransactionVerifier
 from quorate.kernel.address import Address
 from quorate.kernel.clock import Clock
+from quorate.kernel.conditions import Conditions
 from quorate.kernel.disk import Disk
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NodeId
-from quorate.metadata.commands import CreateTopic
-from quorate.metadata.config_definitions import ConfigValue
-from quorate.metadata.controller import Controller
-from quorate.metadata.effective_configs import broker_value
-from quorate.metadata.placement import LeaderPlacement
-from quorate.metadata.topic_names import is_reserved
-from quorate.replication.leader import ReplicationConfig
+from quorate.kernel.topic_names import is_reserved
+from quorate.kernel.turns import Turns
+from quorate.metadata.core.commands import CreateTopic
+from quorate.metadata.core.config_definitions import ConfigValue
+from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.effective_configs import broker_value
+from quorate.metadata.core.placement import LeaderPlacement
+from quorate.quorum.automatic_balance import BalanceConfig
+from quorate.quorum.damage_report import tell_findings
+from quorate.quorum.identity import settle_identity
+from quorate.quorum.metadata_store import QuorumMetadataStore
+from quorate.quorum.quorum import Quorum, QuorumEnvironment
+from quorate.quorum.raft_storage import RaftStorage
+from quorate.quorum.registration import BrokerRegistration, RegistrationConfig
+from quorate.replication.catch_up_throttle import CatchUpThrottle, ThrottledSide
+from quorate.replication.core.leader import ReplicationConfig
+from quorate.replication.disk_room import DiskRoom, DiskWatch
+from quorate.replication.group_commit import GroupCommit
+from quorate.replication.integrity.log_integrity import LogIntegrity
+from quorate.replication.integrity.other_replicas import OtherReplicas
+from quorate.replication.integrity.range_server import RangeServer
+from quorate.replication.integrity.scrub import Scrub, ScrubSettings
+from quorate.replication.partitions import Partitions, PartitionsConfig
+from quorate.replication.replication import Replication
 from quorate.storage.closing import DELETED_SUFFIX
 from quorate.storage.reserve import Reserve, ReservedDisk
-from quorate.transport.peer_config import PeerIdentity
+from quorate.transport.peers.config import PeerIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -158,12 +159,12 @@ class Node:
 
     def _read_quorum_files(self) -> RaftStorage:
         config = self.config
-        return RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.has_other_voters)
+        return RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.quorum.has_other_voters)
 
     def _make_quorum(self, storage: RaftStorage) -> Quorum:
         config = self.config
         return Quorum(
-            config,
+            config.quorum,
             identity=PeerIdentity(
                 node_id=config.node_id,
                 cluster_id=self._identity.cluster_id,

@@ -13,7 +13,7 @@ from quorate.protocol.apis import ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
-from quorate.transport.peer_errors import PeerProtocolError, PeerTimeout
+from quorate.transport.peers.errors import PeerProtocolError, PeerTimeout
 
 if TYPE_CHECKING:
     from quorate.broker.node import Node

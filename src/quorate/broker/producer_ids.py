@@ -2,9 +2,9 @@
 
 import asyncio
 
-from quorate.broker.metadata_store import MetadataStore
 from quorate.kernel.ids import ProducerId
-from quorate.metadata.commands import AllocateProducerIds
+from quorate.metadata.core.commands import AllocateProducerIds
+from quorate.metadata.store import MetadataStore
 
 _BLOCK_SIZE = 1000
 

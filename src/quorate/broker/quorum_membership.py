@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 
 from quorate.broker.node import Node
-from quorate.broker.quorum.leader_calls import NoQuorum
-from quorate.broker.quorum.leader_requests import Promote, Refused, Remove
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
-from quorate.raft.membership import ChangeRefusal, Membership
+from quorate.quorum.core.leader_requests import Promote, Refused, Remove
+from quorate.quorum.core.membership import ChangeRefusal, Membership
+from quorate.quorum.leader_calls import NoQuorum
 
 _LOOK_AGAIN_S = 0.01
 

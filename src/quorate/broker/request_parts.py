@@ -1,4 +1,4 @@
-"""Requests about many things, cut into parts that are answered one after the other. Pure.
+"""Requests about many things, cut into parts that are answered one after the other.
 
 An API whose answer has an element for each element of its request names the arrays on both sides. What the handler is
 given is then never longer than one part, and the answers to the parts are put together as if there had been no cut.
@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
+from quorate.kernel.turns import SLICE_ELEMENTS
 from quorate.protocol.schema import Message, Request, Response
 
-#: How many elements are answered in one slice; a hundred mostly take a few milliseconds.
-SLICE_ELEMENTS = 100
 #: What an array counts for that is null, which asks for all that there are.
 _ALL_OF_THEM = 25
 

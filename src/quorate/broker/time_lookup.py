@@ -7,8 +7,8 @@ in slices.
 import asyncio
 from typing import TYPE_CHECKING
 
-from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.replication.partition import Partition
 from quorate.storage.segment import NO_TIMESTAMP
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
 

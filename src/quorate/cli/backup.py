@@ -10,26 +10,19 @@ import msgspec
 import typer
 
 from quorate.__main__ import INTERRUPTED_STATUS
-from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import (
-    ConfOption,
-    FormatOption,
-    MasterOption,
-    OutputFormat,
-    RemoteOption,
-    spark_settings,
-)
+from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
-    from quorate.backup.maintenance import Maintenance
-    from quorate.backup.storage import ObjectStorage
-    from quorate.pipeline.run_report import RunReport
-    from quorate.pipeline.spark_settings import SparkSettings
+    from quorate.backup.objects.storage import ObjectStorage
+    from quorate.backup.retention.maintenance import Maintenance
+    from quorate.backup.spark.run_report import RunReport
+    from quorate.backup.spark.spark_settings import SparkSettings
 
 _HOUR_MS = 3_600_000
 _SHOWN_PROBLEMS = 20
@@ -50,9 +43,9 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Copy topics, byte for byte, from their partition leaders into object storage."""
-    from quorate.backup.manifest import Mode
+    from quorate.backup.manifests.manifest import Mode
+    from quorate.backup.spark.backup_run import client_config
     from quorate.client.first_contact import require_answer
-    from quorate.pipeline.backup_run import client_config
 
     settings = read_backup_config(config)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
@@ -98,11 +91,11 @@ class _Session:
     def __init__(
         self, config: "BackupConfig", spark: "SparkSettings", display: ProgressDisplay, stack: contextlib.ExitStack
     ) -> None:
-        from quorate.backup.manifest_catalog import ManifestCatalog
-        from quorate.backup.storage import open_storage
-        from quorate.pipeline.backup_run import BackupRuns, client_config
-        from quorate.pipeline.spark_driver import SparkDriver
-        from quorate.pipeline.spark_session import open_spark
+        from quorate.backup.manifests.catalog import ManifestCatalog
+        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.spark.backup_run import BackupRuns, client_config
+        from quorate.backup.spark.spark_driver import SparkDriver
+        from quorate.backup.spark.spark_session import open_spark
 
         self._config = config
         self._display = display
@@ -130,8 +123,8 @@ class _Session:
     def _collect_orphans(self, safe_age_ms: int) -> None:
         """The run is committed: what fails here is told, and is no failure of the run."""
         from quorate.backup.errors import BackupError
-        from quorate.pipeline.cluster_capture import now_ms
-        from quorate.pipeline.orphan_collection import collect_orphans
+        from quorate.backup.spark.cluster_capture import now_ms
+        from quorate.backup.spark.orphan_collection import collect_orphans
 
         try:
             deleted = collect_orphans(self._storage, self._catalog, now_ms=now_ms(), safe_age_ms=safe_age_ms)
@@ -146,7 +139,7 @@ class _Session:
     ) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
-        from quorate.pipeline.continuous_maintenance import open_maintenance
+        from quorate.backup.spark.continuous_maintenance import open_maintenance
 
         self._check_storage()
         maintenance = open_maintenance(self._config, self._catalog, self._start_spark, self._display.say)
@@ -176,8 +169,8 @@ class _Session:
             time.sleep(pause_s)
 
     def _maintain(self, maintenance: "Maintenance") -> None:
-        from quorate.pipeline.cluster_capture import now_ms
-        from quorate.pipeline.continuous_maintenance import QuietWatcher
+        from quorate.backup.spark.cluster_capture import now_ms
+        from quorate.backup.spark.continuous_maintenance import QuietWatcher
 
         done = maintenance.run_if_due(QuietWatcher(), now_ms=now_ms())
         if done is not None:

@@ -14,8 +14,8 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.sizes import parse_size
 
 if TYPE_CHECKING:
-    from quorate.pipeline.compact_run import CompactReport
-    from quorate.pipeline.spark_driver import SparkDriver
+    from quorate.backup.spark.compact_run import CompactReport
+    from quorate.backup.spark.spark_driver import SparkDriver
 
 
 def compact(  # noqa: PLR0917 - typer calls it by name
@@ -33,11 +33,11 @@ def compact(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
     from quorate.backup.config import check_backup_id
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.storage import open_storage
-    from quorate.backup.storage_url import StorageLocation
-    from quorate.pipeline.compact_run import CompactRun
-    from quorate.pipeline.spark_session import open_spark
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.spark.compact_run import CompactRun
+    from quorate.backup.spark.spark_session import open_spark
 
     check_backup_id(backup_id)
     smallest_bytes = _size("--min-segment-bytes", min_segment_bytes)

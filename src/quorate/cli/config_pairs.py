@@ -1,4 +1,4 @@
-"""Configs on the command line: ``NAME=VALUE``, once for each. Pure."""
+"""Configs on the command line: ``NAME=VALUE``, once for each."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Numbers of things, as people say them. Pure."""
+"""Numbers of things, as people say them."""
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:

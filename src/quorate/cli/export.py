@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from quorate.cli.backup import read_backup_config
-from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
@@ -16,7 +16,7 @@ from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
-    from quorate.pipeline.data_source.export import ExportReport
+    from quorate.backup.spark.data_source.export import ExportReport
 
 
 def export(  # noqa: PLR0917 - typer calls it by name
@@ -43,37 +43,37 @@ def export(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write records as a table: one row a record, with topic, partition, offset, time, key, value and headers."""
+    from quorate.backup.spark.data_source import export as exports
+    from quorate.backup.spark.spark_session import open_spark
     from quorate.client.first_contact import require_answer
-    from quorate.pipeline.data_source.export import ExportRequest, TableFormat, check_request, live_cluster, run_export
-    from quorate.pipeline.spark_session import open_spark
 
-    if table_format not in list(TableFormat):
-        raise QuorateError(f"--to {table_format}: choose one of {', '.join(TableFormat)}")
+    if table_format not in list(exports.TableFormat):
+        raise QuorateError(f"--to {table_format}: choose one of {', '.join(exports.TableFormat)}")
     settings = None if config is None else read_backup_config(config)
     file = None if settings is None else settings.spark
     spark = spark_settings(master, remote, conf, file=file, rows_pass_jvm=True)
     given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
-    request = ExportRequest(
+    request = exports.ExportRequest(
         options=options_of_config(settings, live=live)
         | {name: value for name, value in given.items() if value is not None}
         | dict(map(_name_and_value, option or [])),
         output=output,
-        table_format=TableFormat(table_format),
+        table_format=exports.TableFormat(table_format),
         partition_by_topic=partition_by_topic,
         overwrite=overwrite,
         compression=compression,
     )
-    check_request(request)
+    exports.check_request(request)
     with (
         interruptible("the table is not finished; the same command begins anew"),
         ProgressDisplay("export", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
-        cluster = live_cluster(request)
+        cluster = exports.live_cluster(request)
         if cluster is not None:
             require_answer(cluster, timeout, display.say)
         display.phase("starting Spark")
         with open_spark(spark, "quorate export", display.say) as session:
-            report = run_export(session, request, _TaskDisplay(display))
+            report = exports.run_export(session, request, _TaskDisplay(display))
     _show(report, output_format)
 
 
@@ -85,7 +85,7 @@ class _TaskDisplay:
         self._task_count = 0
 
     def tasks_counted(self, finished_count: int, task_count: int) -> None:
-        from quorate.pipeline.run_progress import RunProgress
+        from quorate.backup.spark.run_progress import RunProgress
 
         if not task_count:
             return  # Still being planned.

@@ -10,8 +10,8 @@ from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.holds import HoldLedger
-    from quorate.backup.manifest_catalog import ManifestCatalog
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.retention.holds import HoldLedger
 
 
 def hold(  # noqa: PLR0917 - typer calls it by name
@@ -25,10 +25,10 @@ def hold(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Keep manifests, and every object that they name, from being pruned."""
     from quorate.backup.config import check_backup_id
-    from quorate.backup.holds import HoldLedger, holds_location
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.storage import open_storage
-    from quorate.backup.storage_url import StorageLocation
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.retention.holds import HoldLedger, holds_location
 
     check_backup_id(backup_id)
     if release and reason is not None:
@@ -43,7 +43,7 @@ def hold(  # noqa: PLR0917 - typer calls it by name
 
 
 def _hold(ledger: "HoldLedger", catalog: "ManifestCatalog", manifest: int | None, reason: str) -> list[int]:
-    from quorate.backup.holds import Hold, NotHeld
+    from quorate.backup.retention.holds import Hold, NotHeld
 
     numbers = catalog.numbers() if manifest is None else [manifest]
     wanted = Hold(since_ms=_now_ms(), reason=reason)

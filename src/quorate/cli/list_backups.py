@@ -14,10 +14,10 @@ from quorate.cli.text_table import print_table
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.holds import HoldLedger
-    from quorate.backup.manifest import Manifest, TopicEntry
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.storage_url import StorageLocation
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.manifests.manifest import Manifest, TopicEntry
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.retention.holds import HoldLedger
 
 
 def list_backups(
@@ -27,7 +27,7 @@ def list_backups(
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """List the backups in a storage, or the topics of one."""
-    from quorate.backup.storage_url import StorageLocation
+    from quorate.backup.objects.storage_url import StorageLocation
 
     root = StorageLocation(storage, endpoint)
     if backup_id is None:
@@ -37,8 +37,8 @@ def list_backups(
 
 
 def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
-    from quorate.backup.manifest_catalog import list_backup_ids
-    from quorate.backup.storage import open_storage
+    from quorate.backup.manifests.catalog import list_backup_ids
+    from quorate.backup.objects.storage import open_storage
 
     opened = open_storage(root)
     opened.check_reachable()
@@ -92,7 +92,7 @@ def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
 
 
 def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: OutputFormat) -> None:
-    from quorate.backup.stored_documents import one_line
+    from quorate.backup.objects.stored_documents import one_line
 
     topics = [_topic(topic) for topic in manifest.topics]
     ledger = _holds(root, manifest.backup_id)
@@ -151,16 +151,16 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
 
 def _catalog(root: "StorageLocation", backup_id: str) -> "ManifestCatalog":
     from quorate.backup.config import check_backup_id
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.storage import open_storage
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.objects.storage import open_storage
 
     check_backup_id(backup_id)
     return ManifestCatalog(open_storage(root.below(backup_id)), backup_id)
 
 
 def _holds(root: "StorageLocation", backup_id: str) -> "HoldLedger":
-    from quorate.backup.holds import HoldLedger, holds_location
-    from quorate.backup.storage import open_storage
+    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.retention.holds import HoldLedger, holds_location
 
     return HoldLedger(open_storage(holds_location(root, backup_id)), backup_id)
 
@@ -173,7 +173,7 @@ def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
-    from quorate.pipeline.run_report import is_count_exact, losses, state_of, topic_bytes, topic_records
+    from quorate.backup.spark.run_report import is_count_exact, losses, state_of, topic_bytes, topic_records
 
     return {
         "backup_id": manifest.backup_id,
@@ -192,7 +192,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
 
 
 def _topic(topic: "TopicEntry") -> dict[str, Any]:
-    from quorate.pipeline.run_report import is_count_exact, losses, topic_bytes, topic_records
+    from quorate.backup.spark.run_report import is_count_exact, losses, topic_bytes, topic_records
 
     segments = [segment for partition in topic.partitions for segment in partition.segments]
     earliest = min((each.min_timestamp for each in segments if each.min_timestamp is not None), default=None)

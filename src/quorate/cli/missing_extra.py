@@ -1,4 +1,4 @@
-"""What to install where a command needs a package that only an extra brings. Pure.
+"""What to install where a command needs a package that only an extra brings.
 
 A plain ``pip install quorate`` has none of them, as a cluster needs none. So no command checks for them: whatever
 misses one, the same sentence says it.

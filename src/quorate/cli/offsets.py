@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption, tell
+from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption, tell
 from quorate.cli.counted import counted
 from quorate.cli.restore import read_restore_config
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.restore_config import RestoreConfig
-    from quorate.backup.restore_offset_map import TranslatedGroup
-    from quorate.backup.restore_plan import RestorePlan
-    from quorate.backup.topic_selection import TopicSelection
+    from quorate.backup.planning.topic_selection import TopicSelection
+    from quorate.backup.restore.config import RestoreConfig
+    from quorate.backup.restore.offset_map import TranslatedGroup
+    from quorate.backup.restore.plan import RestorePlan
     from quorate.client.kafka_client import KafkaClient
 
 app = typer.Typer(help="Consumer groups after a restore.", no_args_is_help=True)
@@ -77,10 +77,10 @@ class _Opened:
     """A restore that has a plan."""
 
     def __init__(self, path: Path, restore_id: str | None, timeout_s: float) -> None:
-        from quorate.backup.manifest_catalog import ManifestCatalog
-        from quorate.backup.restore_ledger import RestoreLedger, restores_location
-        from quorate.backup.storage import open_storage
-        from quorate.pipeline.restore_groups import RestoreGroups
+        from quorate.backup.manifests.catalog import ManifestCatalog
+        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.restore.ledger import RestoreLedger, restores_location
+        from quorate.backup.spark.restore_groups import RestoreGroups
 
         self._timeout_s = timeout_s
         self.config: RestoreConfig = read_restore_config(path)
@@ -92,16 +92,16 @@ class _Opened:
         self.groups: RestoreGroups = RestoreGroups(self.ledger, self.restore_id, self.plan, manifest)
 
     def client(self) -> "KafkaClient":
+        from quorate.backup.spark.restore_target import target_client_config
         from quorate.client.first_contact import require_answer
         from quorate.client.kafka_client import KafkaClient
-        from quorate.pipeline.restore_target import target_client_config
 
         config = target_client_config(self.config)
         require_answer(config, self._timeout_s, tell)
         return KafkaClient(config)
 
     def selection(self, groups: list[str] | None) -> "TopicSelection":
-        from quorate.backup.topic_selection import TopicSelection
+        from quorate.backup.planning.topic_selection import TopicSelection
 
         if groups:
             return TopicSelection(include=tuple(groups))
@@ -112,8 +112,8 @@ class _Opened:
             raise QuorateError(f"restore {self.restore_id} is not done: finish it first with quorate restore")
 
     def _newest(self) -> str:
-        from quorate.backup.restore_ledger import settings_digest
-        from quorate.pipeline.restore_target import RestoreTarget
+        from quorate.backup.restore.ledger import settings_digest
+        from quorate.backup.spark.restore_target import RestoreTarget
 
         with self.client() as client:
             digest = settings_digest(self.config, RestoreTarget(client).cluster_id)

@@ -15,10 +15,10 @@ from quorate.cli.counted import counted
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from quorate.backup.planner import Plan
-    from quorate.pipeline.run_progress import RunProgress
-    from quorate.pipeline.task_progress import TaskAdvance
-    from quorate.pipeline.task_runner import FinishedTask
+    from quorate.backup.planning.planner import Plan
+    from quorate.backup.spark.run_progress import RunProgress
+    from quorate.backup.spark.task_progress import TaskAdvance
+    from quorate.backup.spark.task_runner import FinishedTask
 
 _PLAIN_INTERVAL_S = 5.0
 
@@ -27,7 +27,7 @@ class ProgressDisplay:
     """A context manager, and the watcher of jobs inside its block."""
 
     def __init__(self, verb: str, *, is_quiet: bool = False) -> None:
-        from quorate.pipeline.run_progress import RunProgress
+        from quorate.backup.spark.run_progress import RunProgress
 
         self._verb = verb
         self._is_quiet = is_quiet

@@ -14,9 +14,9 @@ from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.prune import PruneReport
-    from quorate.backup.prune_policy import PrunePolicy
-    from quorate.backup.storage_url import StorageLocation
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.retention.prune import PruneReport
+    from quorate.backup.retention.prune_policy import PrunePolicy
 
 _HOUR_MS = 3_600_000
 
@@ -51,8 +51,8 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Delete old manifests and the objects that only they name. What a kept manifest names stays."""
-    from quorate.backup.prune_policy import PrunePolicy
-    from quorate.backup.storage_url import StorageLocation
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.retention.prune_policy import PrunePolicy
 
     policy = PrunePolicy(
         keep_last=keep_last,
@@ -90,7 +90,7 @@ def _fail_with(failures: list[str]) -> None:
 
 
 def _check_names(policy: "PrunePolicy", backup_id: str | None) -> None:
-    from quorate.backup.prune_policy import check_policy
+    from quorate.backup.retention.prune_policy import check_policy
 
     check_policy(policy)
     if policy.forget_topics and backup_id is None:
@@ -103,13 +103,13 @@ class _Display(ProgressDisplay):
     """Also the watcher of a prune."""
 
     def deletes(self, count: int) -> None:
-        from quorate.pipeline.run_progress import RunProgress
+        from quorate.backup.spark.run_progress import RunProgress
 
         self._deleted = 0
         self.begin(RunProgress([1] * count, [frozenset()] * count, 0))
 
     def deleted(self, count: int) -> None:
-        from quorate.pipeline.task_runner import FinishedTask
+        from quorate.backup.spark.task_runner import FinishedTask
 
         self.tasks_finished([FinishedTask(self._deleted, 0, 0)], self._deleted + count)
         self._deleted += count
@@ -117,8 +117,8 @@ class _Display(ProgressDisplay):
 
 def _backup_ids(root: "StorageLocation", backup_id: str | None) -> list[str]:
     from quorate.backup.config import check_backup_id
-    from quorate.backup.manifest_catalog import list_backup_ids
-    from quorate.backup.storage import open_storage
+    from quorate.backup.manifests.catalog import list_backup_ids
+    from quorate.backup.objects.storage import open_storage
 
     if backup_id is not None:
         check_backup_id(backup_id)
@@ -130,11 +130,11 @@ def _backup_ids(root: "StorageLocation", backup_id: str | None) -> list[str]:
 
 class _BackupPrune:
     def __init__(self, root: "StorageLocation", backup_id: str, display: _Display, orphan_age_ms: int) -> None:
-        from quorate.backup.holds import HoldLedger, holds_location
-        from quorate.backup.manifest_catalog import ManifestCatalog
-        from quorate.backup.prune import Pruner
-        from quorate.backup.restore_ledger import RestoreLedger, restores_below
-        from quorate.backup.storage import open_storage
+        from quorate.backup.manifests.catalog import ManifestCatalog
+        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.restore.ledger import RestoreLedger, restores_below
+        from quorate.backup.retention.holds import HoldLedger, holds_location
+        from quorate.backup.retention.prune import Pruner
 
         self._storage = open_storage(root.below(backup_id))
         self._catalog = ManifestCatalog(self._storage, backup_id)
@@ -146,7 +146,7 @@ class _BackupPrune:
         self._orphan_age_ms = orphan_age_ms
 
     def run(self, policy: "PrunePolicy", ignored_restores: list[str], *, is_dry: bool) -> "PruneReport":
-        from quorate.pipeline.orphan_collection import collect_orphans
+        from quorate.backup.spark.orphan_collection import collect_orphans
 
         if not self._catalog.numbers() and not self._catalog.marks() and not self._holds.decisions():
             raise QuorateError(f"there is no backup {self._catalog.backup_id} in {self._url}")

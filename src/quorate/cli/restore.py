@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
@@ -17,9 +17,9 @@ from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, Ou
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.restore_config import RestoreConfig
-    from quorate.pipeline.restore_run import RestoreReport, RestoreRun
-    from quorate.pipeline.spark_settings import SparkSettings
+    from quorate.backup.restore.config import RestoreConfig
+    from quorate.backup.spark.restore_run import RestoreReport, RestoreRun
+    from quorate.backup.spark.spark_settings import SparkSettings
 
 
 def restore(  # noqa: PLR0917 - typer calls it by name
@@ -34,8 +34,8 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write topics of a backup into a cluster, each record exactly once, also when it is killed and run again."""
+    from quorate.backup.spark.restore_target import target_client_config
     from quorate.client.first_contact import require_answer
-    from quorate.pipeline.restore_target import target_client_config
 
     settings = read_restore_config(config)
     spark = spark_settings(master, remote, conf, file=settings.spark)
@@ -50,7 +50,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
 
 
 def read_restore_config(path: Path) -> "RestoreConfig":
-    from quorate.backup.restore_config import parse_restore_config
+    from quorate.backup.restore.config import parse_restore_config
 
     try:
         text = path.read_text()
@@ -63,13 +63,13 @@ def _open_run(
     config: "RestoreConfig", spark: "SparkSettings", display: ProgressDisplay, stack: contextlib.ExitStack
 ) -> "RestoreRun":
     """Spark is started when there is something to read, and not before."""
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.restore_ledger import RestoreLedger, restores_location
-    from quorate.backup.storage import open_storage
-    from quorate.pipeline.restore_run import RestoreRun
-    from quorate.pipeline.restore_target import target_client_config
-    from quorate.pipeline.spark_driver import SparkDriver
-    from quorate.pipeline.spark_session import open_spark
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.restore.ledger import RestoreLedger, restores_location
+    from quorate.backup.spark.restore_run import RestoreRun
+    from quorate.backup.spark.restore_target import target_client_config
+    from quorate.backup.spark.spark_driver import SparkDriver
+    from quorate.backup.spark.spark_session import open_spark
 
     started: list[SparkDriver] = []
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.cluster_options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
+from quorate.cli.cluster.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
 from quorate.cli.config_pairs import parse_configs
 from quorate.cli.confirmation import YesOption, confirm
 from quorate.cli.counted import counted

@@ -35,8 +35,8 @@ def up(
 
     The first start writes a node.toml for each node; later ones keep them, with whatever was changed in them by hand.
     """
-    from quorate.cli.local_cluster import LocalCluster
-    from quorate.cli.local_layout import Wishes
+    from quorate.cli.local.cluster import LocalCluster
+    from quorate.cli.local.layout import Wishes
 
     wishes = Wishes(nodes=nodes, port=port, configs=parse_configs(config))
     raise_when_stopped()

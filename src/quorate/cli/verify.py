@@ -12,10 +12,10 @@ from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, Ou
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.storage_url import StorageLocation
-    from quorate.pipeline.backup_inventory import Inventory
-    from quorate.pipeline.spark_settings import SparkSettings
-    from quorate.pipeline.verification import VerificationReport
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.spark.backup_inventory import Inventory
+    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.verification import VerificationReport
 
 
 def verify(  # noqa: PLR0917 - typer calls it by name
@@ -35,13 +35,13 @@ def verify(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Check that every object of a backup is there and is what was written."""
     from quorate.backup.config import check_backup_id
-    from quorate.backup.holds import HoldLedger, holds_location
-    from quorate.backup.manifest_catalog import ManifestCatalog
-    from quorate.backup.restore_ledger import RestoreLedger, restores_below
-    from quorate.backup.storage import open_storage
-    from quorate.backup.storage_url import StorageLocation
-    from quorate.pipeline.backup_inventory import damages_beside, take_inventory
-    from quorate.pipeline.verification import verify_quickly, without_pruned
+    from quorate.backup.manifests.catalog import ManifestCatalog
+    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.restore.ledger import RestoreLedger, restores_below
+    from quorate.backup.retention.holds import HoldLedger, holds_location
+    from quorate.backup.spark.backup_inventory import damages_beside, take_inventory
+    from quorate.backup.spark.verification import verify_quickly, without_pruned
 
     check_backup_id(backup_id)
     root = StorageLocation(storage, endpoint)
@@ -76,8 +76,8 @@ def _verify_deeply(
     display: ProgressDisplay,
     settings: "SparkSettings",
 ) -> "VerificationReport":
-    from quorate.pipeline.spark_session import open_spark
-    from quorate.pipeline.verification import pack_segments, verify_on_spark
+    from quorate.backup.spark.spark_session import open_spark
+    from quorate.backup.spark.verification import pack_segments, verify_on_spark
 
     display.phase("starting Spark")
     with open_spark(settings, f"quorate verify {inventory.backup_id}", display.say) as spark:
@@ -87,7 +87,7 @@ def _verify_deeply(
 
 
 def _begin(display: ProgressDisplay, inventory: "Inventory", task_bytes: list[int]) -> None:
-    from quorate.pipeline.run_progress import RunProgress
+    from quorate.backup.spark.run_progress import RunProgress
 
     display.say(f"{counted(len(inventory.segments), 'object')} of {counted(inventory.manifest_count, 'manifest')}")
     display.begin(RunProgress(task_bytes, [frozenset()] * len(task_bytes), 0))
@@ -97,7 +97,7 @@ def _show(report: "VerificationReport", output_format: OutputFormat) -> None:
     if output_format is OutputFormat.JSON:
         print(msgspec.json.encode(report).decode(), flush=True)
         return
-    from quorate.backup.stored_documents import one_line
+    from quorate.backup.objects.stored_documents import one_line
 
     for damage in report.damages:
         print(f"damaged: {one_line(damage.message)}")

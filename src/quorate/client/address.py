@@ -1,4 +1,4 @@
-"""Where a broker listens. Pure."""
+"""Where a broker listens."""
 
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError

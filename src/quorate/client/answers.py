@@ -1,4 +1,4 @@
-"""Error codes in answers, and the exceptions they stand for. Pure."""
+"""Error codes in answers, and the exceptions they stand for."""
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 

@@ -1,4 +1,4 @@
-"""What a Metadata answer says: brokers, topics, partitions. Pure."""
+"""What a Metadata answer says: brokers, topics, partitions."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""All that the client can be told, checked once. Pure.
+"""All that the client can be told, checked once.
 
 The object pickles, so that it can travel to where the client is opened; files that it names are read there.
 """

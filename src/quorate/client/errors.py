@@ -1,4 +1,4 @@
-"""What can go wrong between this client and a cluster, each in one sentence that names the address or partition. Pure.
+"""What can go wrong between this client and a cluster, each in one sentence that names the address or partition.
 
 ``Disconnected`` and the codes that the kernel's table calls retriable are tried again until a deadline; everything else
 is told to the caller at once.

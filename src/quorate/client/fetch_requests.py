@@ -1,4 +1,4 @@
-"""Fetch requests for positions in partitions, and which position each part of an answer belongs to. Pure."""
+"""Fetch requests for positions in partitions, and which position each part of an answer belongs to."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeVar

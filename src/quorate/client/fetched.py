@@ -1,4 +1,4 @@
-"""Fetched record batches: walked over by their headers, cut to a range of offsets, checked, never decoded. Pure.
+"""Fetched record batches: walked over by their headers, cut to a range of offsets, checked, never decoded.
 
 A batch belongs to the range that holds its last offset. So ranges that touch give every batch exactly once, wherever
 their borders lie: inside a batch, in a compaction gap, or where records before the log start were deleted.

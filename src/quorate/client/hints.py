@@ -1,4 +1,4 @@
-"""Leader hints in Produce and Fetch answers (KIP-951), as events for the router. Pure."""
+"""Leader hints in Produce and Fetch answers (KIP-951), as events for the router."""
 
 from collections.abc import Sequence
 from typing import Protocol

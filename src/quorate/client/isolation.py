@@ -1,4 +1,4 @@
-"""What a reader may see of open and aborted transactions. Pure."""
+"""What a reader may see of open and aborted transactions."""
 
 from enum import IntEnum
 

@@ -10,7 +10,7 @@ from quorate.client.brokers import ask_other_than
 from quorate.client.cluster import Cluster
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term
-from quorate.metadata.topic_names import CLUSTER_METADATA
+from quorate.kernel.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -22,13 +22,7 @@ from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed, chec
 from quorate.client.hints import refusal_event
 from quorate.client.isolation import IsolationLevel
 from quorate.client.log_checks import find_bounds, find_local_log_start, find_truncated
-from quorate.client.routing import (
-    PartitionRefused,
-    ReadReplicaFailed,
-    ReadReplicaPreferred,
-    Route,
-    Unroutable,
-)
+from quorate.client.routing import PartitionRefused, ReadReplicaFailed, ReadReplicaPreferred, Route, Unroutable
 from quorate.client.waiting import first_ready
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, NodeId, Offset

@@ -1,4 +1,4 @@
-"""A partition's full name: its topic and its index. Pure."""
+"""A partition's full name: its topic and its index."""
 
 from typing import NamedTuple
 

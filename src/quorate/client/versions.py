@@ -1,4 +1,4 @@
-"""Which version of each API to use with a broker: the highest that both sides know. Pure."""
+"""Which version of each API to use with a broker: the highest that both sides know."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""A host and a port, and their one textual form. Pure."""
+"""A host and a port, and their one textual form."""
 
 import msgspec
 

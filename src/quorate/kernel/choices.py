@@ -1,4 +1,4 @@
-"""Words out of a fixed set in settings: a wrong one is told together with the right ones. Pure."""
+"""Words out of a fixed set in settings: a wrong one is told together with the right ones."""
 
 from collections.abc import Mapping
 from typing import Any

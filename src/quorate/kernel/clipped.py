@@ -1,4 +1,4 @@
-"""Texts that somebody else chose, kept short in what is said of them. Pure."""
+"""Texts that somebody else chose, kept short in what is said of them."""
 
 #: Longer than any path or sentence of ours.
 MOST_CHARACTERS = 1000

@@ -1,4 +1,4 @@
-"""Kafka's error codes, which of them a client may retry, and the exceptions that carry them. Pure.
+"""Kafka's error codes, which of them a client may retry, and the exceptions that carry them.
 
 Code below the handlers raises ``KafkaError``; a handler turns it into the wire code once, at the edge. Which codes are
 retriable is the one table here.

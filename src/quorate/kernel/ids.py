@@ -1,4 +1,4 @@
-"""Identifiers that travel through every layer. Pure.
+"""Identifiers that travel through every layer.
 
 Each is a ``NewType``, so that the type checker refuses a partition index where a node id is meant.
 """

@@ -1,4 +1,4 @@
-"""Java's hash of a string, by which Apache Kafka places groups and transactional ids on partitions. Pure.
+"""Java's hash of a string, by which Apache Kafka places groups and transactional ids on partitions.
 
 Clients never compute it, but tools and restored logs rely on the placement.
 """

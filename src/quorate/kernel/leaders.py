@@ -1,4 +1,4 @@
-"""The two leaderships of a cluster, as two types that nothing converts into each other. Pure.
+"""The two leaderships of a cluster, as two types that nothing converts into each other.
 
 The quorum leader runs the controller and decides metadata; a partition leader takes writes. "Am I the quorum leader?"
 asked where "do I lead this partition?" is meant does not pass the type checker.

@@ -1,4 +1,4 @@
-"""Regular expressions that clients send: RE2, which KIP-848 and KIP-1152 prescribe, within a budget. Pure.
+"""Regular expressions that clients send: RE2, which KIP-848 and KIP-1152 prescribe, within a budget.
 
 RE2 matches in time linear in the name, but the factor is the size of the compiled program, and to compile takes time of
 its own. So what a client sends is bounded before it is compiled, and its program afterwards.

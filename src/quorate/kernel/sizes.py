@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``10MB``, ``64 MiB``, ``1500``. Pure."""
+"""Sizes as people write them: ``10MB``, ``64 MiB``, ``1500``."""
 
 import re
 

@@ -1,1 +1,1 @@
-"""Kafka's protocol: messages generated from its definitions, codecs specialised from them, frames. Pure."""
+"""Kafka's protocol: messages generated from its definitions, codecs specialised from them, frames."""

@@ -1,4 +1,4 @@
-"""All APIs: their keys, versions and message types. Pure.
+"""All APIs: their keys, versions and message types.
 
 The message types of an API are imported when they are first asked for, so that a node loads only what it serves.
 """

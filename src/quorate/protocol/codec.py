@@ -1,4 +1,4 @@
-"""Messages to bytes and back, in any version. Pure.
+"""Messages to bytes and back, in any version.
 
 A function for each message type and version is specialised when it is first used, and kept. Tagged fields that the
 version does not know are skipped (KIP-482), not kept.

@@ -1,4 +1,4 @@
-"""Specialises a function that decodes one message type in one version. Pure.
+"""Specialises a function that decodes one message type in one version.
 
 The function is flat: nested structs become loops, neighbouring fields of fixed width are read with one ``unpack_from``
 together with the length that follows them, and a varint of one byte costs no call. Every length is checked against

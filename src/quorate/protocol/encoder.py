@@ -1,4 +1,4 @@
-"""Specialises a function that encodes one message type in one version. Pure.
+"""Specialises a function that encodes one message type in one version.
 
 The function is flat, as the decoder's is. It collects small pieces and joins them once; records are handed through as
 they are, between the joined pieces, so that the transport can write all of them without a copy.

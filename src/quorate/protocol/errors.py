@@ -1,4 +1,4 @@
-"""The one exception that a malformed or impossible message gives. Pure."""
+"""The one exception that a malformed or impossible message gives."""
 
 from quorate.kernel.errors import QuorateError
 

@@ -1,4 +1,4 @@
-"""Requests and responses as they travel: size, header, body. Pure.
+"""Requests and responses as they travel: size, header, body.
 
 A header is flexible where its message is, but for one: the answer to ApiVersions never has a flexible header, as a
 client must be able to read it before it knows what the node speaks (KIP-511). The client id is the other fossil: its

@@ -1,4 +1,4 @@
-"""The attribute bits of a record batch: codec, timestamp type, transaction, control and delete horizon. Pure."""
+"""The attribute bits of a record batch: codec, timestamp type, transaction, control and delete horizon."""
 
 from enum import IntEnum
 

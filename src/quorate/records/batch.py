@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2): read, checked, walked over and patched in place. Pure.
+"""The header of a record batch (magic 2): read, checked, walked over and patched in place.
 
 Nothing here looks at single records, so a broker pays per batch and never per record. The CRC covers the attributes
 and all that follows; the base offset, the length, the leader epoch and the magic byte stand before it, which is why a

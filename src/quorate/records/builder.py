@@ -1,4 +1,4 @@
-"""Builds record batches of magic 2. Pure.
+"""Builds record batches of magic 2.
 
 Offsets are kept as given, so a batch may be sparse: compaction takes records out and leaves the first and the last
 offset of the batch as they were.

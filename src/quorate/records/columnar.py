@@ -1,4 +1,4 @@
-"""The records of many batches as columns, in the memory layout of Arrow, without an object for each record. Pure.
+"""The records of many batches as columns, in the memory layout of Arrow, without an object for each record.
 
 Two scans give the same columns, byte for byte: the one here, and ``columnar_native``, which leaves the walk over the
 records to compiled code. Both refuse exactly the bytes that ``record`` refuses.

@@ -1,4 +1,4 @@
-"""The scan of ``columnar`` with its walk over the records in compiled code (``columnar_scan.c``). Pure.
+"""The scan of ``columnar`` with its walk over the records in compiled code (``columnar_scan.c``).
 
 Who loads the library, and from where, is not known here. Records are read where they lie. The memory of every column
 belongs to Python: it is measured by a first walk, allocated, and filled by a second one.

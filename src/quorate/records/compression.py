@@ -1,4 +1,4 @@
-"""Kafka's compression codecs: what a batch's records are wrapped in. Pure.
+"""Kafka's compression codecs: what a batch's records are wrapped in.
 
 Decompression is capped. Bytes that would expand beyond ``limit_bytes`` are refused before more than that is allocated,
 so a small batch cannot take the node's memory.

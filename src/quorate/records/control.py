@@ -1,4 +1,4 @@
-"""Control batches: the marker that ends a transaction in a partition. Pure.
+"""Control batches: the marker that ends a transaction in a partition.
 
 A control batch holds one control record. Its key says what kind it is, its value which coordinator wrote it.
 """
@@ -14,6 +14,8 @@ from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import Record, iterate_records
 
+#: The version of transactions in which the producer's epoch grows with every transaction (KIP-890).
+EPOCH_PER_TRANSACTION = 2
 _VERSION = 0
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

@@ -1,4 +1,4 @@
-"""A batch whose header can be changed while its records stay where they are. Pure.
+"""A batch whose header can be changed while its records stay where they are.
 
 Who sends a stored batch as another producer changes a few bytes of its header. Apart, the header is a small copy, and
 the records go from the memory they were read into to the socket.

@@ -1,4 +1,4 @@
-"""What can be wrong with record batches, each with its code on the wire. Pure."""
+"""What can be wrong with record batches, each with its code on the wire."""
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 

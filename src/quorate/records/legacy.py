@@ -1,4 +1,4 @@
-"""Message sets of formats 0 and 1, from before record batches: read, and rebuilt as a batch of magic 2. Pure.
+"""Message sets of formats 0 and 1, from before record batches: read, and rebuilt as a batch of magic 2.
 
 A message set is messages in a row, each with its own CRC32. Compression wraps a whole set into the value of one
 message, whose offset is that of the last message inside. The offsets inside are absolute in format 0; in format 1 they

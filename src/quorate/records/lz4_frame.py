@@ -1,4 +1,4 @@
-"""The header of an LZ4 frame and its checksum. Pure.
+"""The header of an LZ4 frame and its checksum.
 
 Message format 0 computed this checksum over the frame's magic number too, against the LZ4 specification, and Java
 clients keep doing so for that format. Decoders refuse such frames, so the checksum is put right before decoding.

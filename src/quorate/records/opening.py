@@ -1,4 +1,4 @@
-"""Batches that have to be opened before they are stored: keys that must be there, times, another codec. Pure.
+"""Batches that have to be opened before they are stored: keys that must be there, times, another codec.
 
 A topic asks for it where it is compacted, limits how old a record may be, or has a ``compression.type`` of its own. The
 records are looked at one by one, so that the cost is theirs, however small the batch is that came; none is made into an

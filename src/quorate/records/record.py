@@ -1,4 +1,4 @@
-"""Single records inside a batch of magic 2. Pure.
+"""Single records inside a batch of magic 2.
 
 The loops here run once per record, in compaction and in every reader, so they keep numbers folded (see ``varint``) as
 long as they can and leave running past the end to ``IndexError``. Whatever the bytes are, the outcome is records or

@@ -1,4 +1,4 @@
-"""What a broker asks of a batch before it takes it from a producer, with the answers that Apache Kafka gives. Pure.
+"""What a broker asks of a batch before it takes it from a producer, with the answers that Apache Kafka gives.
 
 ``validate_produced`` looks at the header and the CRC only. Whether the batch is too large, its producer known and its
 timestamps within the topic's bounds is for the partition to say; ``opening`` looks at single records.

@@ -1,4 +1,4 @@
-"""Zigzag varints, as records use them: small numbers of either sign in few bytes. Pure.
+"""Zigzag varints, as records use them: small numbers of either sign in few bytes.
 
 On the wire a signed number first becomes an unsigned one, which here is called folded: 0, -1, 1, -2 … fold to 0, 1, 2,
 3 …, so that odd means negative. The folded number is written in groups of seven bits, the lowest first.

@@ -1,4 +1,4 @@
-"""Transactions as a round of compaction meets them: which batches were aborted, which markers may go. Pure.
+"""Transactions as a round of compaction meets them: which batches were aborted, which markers may go.
 
 Only what is stable is compacted, so every transaction that is met has ended. The records of an aborted one go at once,
 and supersede nothing. A marker must stay as long as a batch of its transaction does: without it the batch would belong

@@ -6,13 +6,7 @@ from itertools import count
 from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset, TopicId
 from quorate.storage.checkpoints import write_epochs
-from quorate.storage.file_names import (
-    LEADER_EPOCH_CHECKPOINT,
-    PRODUCER_SNAPSHOT,
-    parent_of,
-    path_of,
-    with_suffix,
-)
+from quorate.storage.file_names import LEADER_EPOCH_CHECKPOINT, PRODUCER_SNAPSHOT, parent_of, path_of, with_suffix
 from quorate.storage.index_repair import seal
 from quorate.storage.producer_snapshot import encode_snapshot
 from quorate.storage.segment_checks import sum_up

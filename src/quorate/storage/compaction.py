@@ -1,4 +1,4 @@
-"""Which records of a compacted log stay: the latest of each key, and tombstones and markers for a while. Pure.
+"""Which records of a compacted log stay: the latest of each key, and tombstones and markers for a while.
 
 Tombstones get a horizon in the first round that meets them and go after it (KIP-534); so do transaction markers once
 nothing of their transaction is left.

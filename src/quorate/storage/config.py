@@ -1,4 +1,4 @@
-"""The settings of one partition log: a topic's configuration as far as storage acts on it. Pure.
+"""The settings of one partition log: a topic's configuration as far as storage acts on it.
 
 Names and defaults are Apache Kafka's, with dots as underscores.
 """

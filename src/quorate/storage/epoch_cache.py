@@ -1,4 +1,4 @@
-"""Where each leader epoch starts in a log (KIP-101, KIP-279). Pure.
+"""Where each leader epoch starts in a log (KIP-101, KIP-279).
 
 Both epochs and start offsets rise strictly from entry to entry.
 """

@@ -1,4 +1,4 @@
-"""How the files of a partition's folder are named. Pure.
+"""How the files of a partition's folder are named.
 
 A segment's files carry its base offset in 20 digits; a producer snapshot carries the offset it stands for. Two suffixes
 mark the steps of a compaction: ``.cleaned`` is not finished and worth nothing, ``.swap`` is finished and must replace

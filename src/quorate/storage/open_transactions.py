@@ -1,4 +1,4 @@
-"""Which transactions keep the end of a log from being stable: open ones, and those whose marker is not committed. Pure.
+"""Which transactions keep the end of a log from being stable: open ones, and those whose marker is not committed.
 
 A reader of committed records must not pass the first record of such a transaction. A marker alone decides nothing:
 until the high watermark has passed it, another leader may not have it, and what it ended must stay out of sight.

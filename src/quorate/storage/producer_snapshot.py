@@ -1,4 +1,4 @@
-"""The producer-state snapshot file, in Kafka's format (version 1). Pure.
+"""The producer-state snapshot file, in Kafka's format (version 1).
 
 It keeps the last batch of each producer, as Kafka's does, and where its open transaction began; the window of earlier
 batches comes back from the log.

@@ -1,4 +1,4 @@
-"""What a log knows of each idempotent producer, and whether the next batch follows from it. Pure.
+"""What a log knows of each idempotent producer, and whether the next batch follows from it.
 
 A producer numbers its records; the log keeps the last few batches of each, so that a retry is answered with the offset
 of the first attempt and a gap is refused. ``check`` and ``advance`` belong to one append with nothing between them.

@@ -1,4 +1,4 @@
-"""The last batches of the active segment, in memory, so that a reader at the tail needs no index and no scan. Pure."""
+"""The last batches of the active segment, in memory, so that a reader at the tail needs no index and no scan."""
 
 from array import array
 from bisect import bisect_left, bisect_right

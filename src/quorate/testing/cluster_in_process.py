@@ -12,16 +12,17 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from quorate.broker.config import Durability, NodeConfig
+from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.descriptors import raise_limit
 from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.broker.process import SystemClock, start_node, stop_node
 from quorate.kernel.address import Address
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.metadata.config_definitions import ConfigValue
+from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.storage.pooled_disk import PooledDisk
 from quorate.testing.free_ports import free_ports
 from quorate.testing.unsynced_disk import UnsyncedDisk

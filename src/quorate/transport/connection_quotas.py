@@ -1,4 +1,4 @@
-"""Which connections are taken, wait or are refused: Apache Kafka's limits, and a way in for operators. Pure.
+"""Which connections are taken, wait or are refused: Apache Kafka's limits, and a way in for operators.
 
 A connection from an address that has its number is refused; one beyond the number of all, or the rate, waits. Whatever
 the limits are, some connections are kept for clients on the node's own machine, so that nobody is locked out of

@@ -1,4 +1,4 @@
-"""The receiving side of a connection: what was read, and frames cut from it in place. Pure.
+"""The receiving side of a connection: what was read, and frames cut from it in place.
 
 A frame is a big-endian int32 length and that many bytes. Frames are handed out as writable views: they hold until their
 handler returns. A read takes several frames where they have come, as each read costs, and so does each reply that

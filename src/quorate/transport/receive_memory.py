@@ -1,4 +1,4 @@
-"""The memory that all connections of a listener together read into, and its limit. Pure.
+"""The memory that all connections of a listener together read into, and its limit.
 
 Reads go into one buffer that all connections share, since what comes whole is served at once. Only what is left of a
 read when another connection reads, a request that came in part or one that has to wait, is kept by its connection, and

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from quorate.backup.errors import ObjectNotFound, StorageError
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.storage import ObjectStorage, open_storage
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.objects.storage import ObjectStorage, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
 from tests.unit.backup.backup_runs import PartitionLog, run_backup
 
 

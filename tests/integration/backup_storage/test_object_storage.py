@@ -7,20 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from quorate.backup.errors import CommitConflict, ObjectExists, ObjectNotFound
-from quorate.backup.holds import Hold, HoldLedger, holds_location
-from quorate.backup.manifest import Mode
-from quorate.backup.manifest_catalog import ManifestCatalog, list_backup_ids
-from quorate.backup.manifest_commit import commit
-from quorate.backup.merging import merge_results
-from quorate.backup.orphans import find_orphans
-from quorate.backup.planner import plan_run
-from quorate.backup.prune import Pruner
-from quorate.backup.prune_policy import PrunePolicy
-from quorate.backup.restore_ledger import RestoreLedger, restores_below
-from quorate.backup.segment_verification import verify_deeply, verify_hash
-from quorate.backup.storage import StoredObject, open_storage
-from quorate.backup.storage_url import StorageLocation
-from quorate.backup.topic_selection import TopicSelection
+from quorate.backup.manifests.catalog import ManifestCatalog, list_backup_ids
+from quorate.backup.manifests.commit import commit
+from quorate.backup.manifests.manifest import Mode
+from quorate.backup.manifests.merging import merge_results
+from quorate.backup.objects.storage import StoredObject, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.planning.planner import plan_run
+from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.restore.ledger import RestoreLedger, restores_below
+from quorate.backup.retention.holds import Hold, HoldLedger, holds_location
+from quorate.backup.retention.orphans import find_orphans
+from quorate.backup.retention.prune import Pruner
+from quorate.backup.retention.prune_policy import PrunePolicy
+from quorate.backup.segments.verification import verify_deeply, verify_hash
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, a_run, copy_all, copy_range, read_back, run_backup
 from tests.unit.backup.retained_backups import QuietWatcher
 

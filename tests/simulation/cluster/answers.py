@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from quorate.groups.partitioning import partition_for_group
+from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, GroupId, NodeId, TopicName
 from quorate.kernel.leaders import QuorumLeader
-from quorate.metadata.image import MetadataImage, PartitionState
-from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS
+from quorate.metadata.core.image import MetadataImage, PartitionState
 from quorate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseTopic,

@@ -10,7 +10,7 @@ from random import Random
 from uuid import UUID
 
 from quorate.kernel.errors import ErrorCode
-from quorate.metadata.commands import ConfigOperation
+from quorate.metadata.core.commands import ConfigOperation
 from quorate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

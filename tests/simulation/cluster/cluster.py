@@ -8,14 +8,14 @@ from unittest.mock import patch
 from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
-from quorate.broker.quorum import quorum as quorum_module
-from quorate.broker.quorum import raft_driver
-from quorate.broker.quorum.quorum import Quorum
-from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.ids import NodeId
-from quorate.metadata.image import Delta, MetadataImage
-from quorate.raft.config import RaftConfig
-from quorate.raft.events import RaftEvent
+from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.quorum import quorum as quorum_module
+from quorate.quorum import raft_driver
+from quorate.quorum.core.config import RaftConfig
+from quorate.quorum.core.events import RaftEvent
+from quorate.quorum.quorum import Quorum
+from quorate.quorum.raft_storage import RaftStorage
 from quorate.transport.server import ListenerConfig, Server
 from tests.rot import Flip, kind_of
 from tests.simulation.cluster.answers import Answers, NodeView

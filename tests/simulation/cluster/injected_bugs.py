@@ -11,23 +11,23 @@ from unittest.mock import patch
 import msgspec
 
 from quorate.broker.handlers import metadata as metadata_handler
-from quorate.broker.partition import Partition
-from quorate.broker.quorum.log_scan import encode_entry
-from quorate.broker.quorum.metadata import QuorumMetadataStore
-from quorate.broker.quorum.quorum import Quorum
-from quorate.broker.quorum.raft_storage import RaftStorage
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex
 from quorate.kernel.leaders import PartitionLeader, QuorumLeader
-from quorate.metadata import topics
-from quorate.metadata.commands import Command
-from quorate.metadata.image import MetadataImage, PartitionState
-from quorate.metadata.records import PartitionChanged
+from quorate.metadata.core import topics
+from quorate.metadata.core.commands import Command
+from quorate.metadata.core.image import MetadataImage, PartitionState
+from quorate.metadata.core.records import PartitionChanged
 from quorate.protocol.messages.metadata import MetadataResponsePartition
-from quorate.raft.entries import Entry, HardState
-from quorate.raft.ready import Ready
-from quorate.replication.leader import LeaderReplica
-from quorate.replication.leader_events import HighWatermarkAdvanced
+from quorate.quorum.core.entries import Entry, HardState
+from quorate.quorum.core.ready import Ready
+from quorate.quorum.log_scan import encode_entry
+from quorate.quorum.metadata_store import QuorumMetadataStore
+from quorate.quorum.quorum import Quorum
+from quorate.quorum.raft_storage import RaftStorage
+from quorate.replication.core.leader import LeaderReplica
+from quorate.replication.core.leader_events import HighWatermarkAdvanced
+from quorate.replication.partition import Partition
 
 _CACHED_FOR_S = 60.0
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from quorate.kernel.errors import RETRIABLE, ErrorCode
 from quorate.kernel.ids import TopicId
-from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS
 from tests.simulation.cluster.answers import NodeView
 from tests.simulation.cluster.findings import Findings
 from tests.simulation.cluster.truth import Truth

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.broker.quorum import damage_report
-from quorate.transport.peer_hello import RejectReason
+from quorate.quorum import damage_report
+from quorate.transport.peers.hello import RejectReason
 from tests.simulation.cluster.findings import Findings
 
-_OF_THE_QUORUM = ("quorate.broker.quorum", "quorate.raft", "quorate.transport.peer")
+_OF_THE_QUORUM = ("quorate.quorum", "quorate.transport.peers")
 
 
 class _LogLines(logging.Handler):

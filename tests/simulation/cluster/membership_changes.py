@@ -2,11 +2,11 @@
 
 import asyncio
 
-from quorate.broker.quorum.leader_calls import NoQuorum
-from quorate.broker.quorum.leader_requests import Done, LeaderRequest, Promote, Refused, Remove, Submit, Submitted
 from quorate.kernel.errors import QuorateError
-from quorate.metadata.command_codec import encode_commands
-from quorate.metadata.commands import UnregisterBroker
+from quorate.metadata.core.command_codec import encode_commands
+from quorate.metadata.core.commands import UnregisterBroker
+from quorate.quorum.core.leader_requests import Done, LeaderRequest, Promote, Refused, Remove, Submit, Submitted
+from quorate.quorum.leader_calls import NoQuorum
 from tests.simulation.cluster.cluster import Member, SimulatedCluster
 from tests.simulation.world.host import HostDied
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from quorate.kernel.ids import NodeId, Offset, Term
-from quorate.raft.entries import Entry, EntryKind, HardState
-from quorate.raft.log import RaftLog
-from quorate.raft.node import RaftNode
-from quorate.raft.ready import Ready, Role
+from quorate.quorum.core.entries import Entry, EntryKind, HardState
+from quorate.quorum.core.log import RaftLog
+from quorate.quorum.core.node import RaftNode
+from quorate.quorum.core.ready import Ready, Role
 from tests.simulation.cluster.findings import Findings
 
 

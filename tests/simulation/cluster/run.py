@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from quorate.kernel.ids import NO_NODE, TopicName
-from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from tests.simulation.cluster.clients import Client
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
 from tests.simulation.cluster.faults import FAULTS, ClusterFaults

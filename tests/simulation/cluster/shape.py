@@ -4,7 +4,7 @@ from random import Random
 
 import msgspec
 
-from quorate.metadata.placement import LeaderPlacement
+from quorate.metadata.core.placement import LeaderPlacement
 
 #: Neither dense nor small: nothing may take an id for an index.
 _NODE_IDS = (1, 2, 3, 4, 5, 7, 12, 100, 4001, 30000)

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from quorate.broker.quorum.entry_payload import decode_records
 from quorate.kernel.ids import NO_NODE, NodeId, Offset, PartitionIndex, TopicId, TopicName
-from quorate.metadata import records as r
-from quorate.metadata.image import MetadataImage, Topic
-from quorate.raft.entries import Entry, EntryKind
+from quorate.metadata.core import records as r
+from quorate.metadata.core.image import MetadataImage, Topic
+from quorate.quorum.core.entries import Entry, EntryKind
+from quorate.quorum.entry_payload import decode_records
 from tests.simulation.cluster.findings import Findings
 
 

@@ -4,12 +4,13 @@ import asyncio
 
 import msgspec
 
-from quorate.broker.config import Durability, NodeConfig, parse_node_config
+from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.node import Node
-from quorate.broker.partition import Partition
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIndex, TopicName
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.image import MetadataImage
+from quorate.replication.partition import Partition
 from tests.simulation.world.host import HostDied
 from tests.simulation.world.served_node import PORT, start
 from tests.simulation.world.world import World

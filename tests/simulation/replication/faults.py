@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
-from quorate.metadata.commands import (
+from quorate.metadata.core.commands import (
     AlterPartitionReassignments,
     Command,
     ElectionKind,
@@ -14,7 +14,7 @@ from quorate.metadata.commands import (
     PartitionName,
     PartitionReassignment,
 )
-from quorate.metadata.image import PartitionState
+from quorate.metadata.core.image import PartitionState
 from tests.simulation.replication.clients import TOPIC
 from tests.simulation.replication.cluster import ReplicatedCluster
 from tests.simulation.world.executor import WorkDelay

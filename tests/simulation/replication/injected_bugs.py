@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from quorate.broker.partition import Partition
-from quorate.broker.replication.replica_fetcher import ReplicaFetcher
 from quorate.kernel.ids import NodeId
-from quorate.replication.isr_changes import IsrChanges
+from quorate.replication.core.isr_changes import IsrChanges
+from quorate.replication.partition import Partition
+from quorate.replication.replica_fetcher import ReplicaFetcher
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from random import Random
 
 import msgspec
 
-from quorate.broker.config import Durability
+from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
-from quorate.metadata.image import PartitionState
+from quorate.metadata.core.image import PartitionState
 from quorate.storage.log import PartitionLog
 from tests.simulation.checked_log import check_segments
 from tests.simulation.replication.clients import PARTITION_COUNT, TOPIC, Client, Producer, Reader, values_of

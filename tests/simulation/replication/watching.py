@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from unittest.mock import patch
 from uuid import UUID
 
-from quorate.broker.config import Durability
-from quorate.broker.partition import Partition
+from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
-from quorate.replication.leader import LeaderStart, ReplicationConfig
+from quorate.replication.core.leader import LeaderStart, ReplicationConfig
+from quorate.replication.partition import Partition
 from tests.simulation.replication.clients import TOPIC
 from tests.simulation.replication.cluster import ReplicatedCluster
 from tests.simulation.replication.history import History, HistoryBroken

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quorate.kernel.ids import NodeId, TopicName
-from quorate.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from quorate.kernel.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tests.simulation.replication.clients import TOPIC
 from tests.simulation.replication.faults import Faults
 from tests.simulation.world.link import LinkSettings

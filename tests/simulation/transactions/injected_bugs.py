@@ -9,17 +9,10 @@ from unittest.mock import patch
 
 import msgspec
 
-from quorate.broker.first_writes import Permit
-from quorate.broker.partition import Partition
-from quorate.broker.transactions import coordinator, marker_sender
-from quorate.groups.replicated_state import ReplicatedState
-from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
-from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from quorate.records.control import TransactionEnd
-from quorate.storage.transaction_index import AbortedTransaction, TransactionIndex
-from quorate.transactions import adding, ending, initialising, shard
-from quorate.transactions.commands import (
+from quorate.coordination.groups.core.replicated_state import ReplicatedState
+from quorate.coordination.transactions import coordinator, marker_sender
+from quorate.coordination.transactions.core import adding, ending, initialising, shard
+from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     EndTransaction,
     InitProducer,
@@ -27,9 +20,16 @@ from quorate.transactions.commands import (
     Result,
     VerifyPartitions,
 )
-from quorate.transactions.effects import Effect, Markers, SendMarkers
-from quorate.transactions.shard import TransactionCoordinatorShard
-from quorate.transactions.transaction import TopicPartition, Transaction, TransactionState
+from quorate.coordination.transactions.core.effects import Effect, Markers, SendMarkers
+from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
+from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction, TransactionState
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
+from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from quorate.records.control import TransactionEnd
+from quorate.replication.first_writes import Permit
+from quorate.replication.partition import Partition
+from quorate.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 _Ended = Transaction | ErrorCode | ProducerIdNeeded
 

@@ -5,9 +5,9 @@ from random import Random
 
 import msgspec
 
-from quorate.broker.partition import Partition
 from quorate.kernel.ids import Offset, TopicName
-from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS
+from quorate.replication.partition import Partition
 from tests.simulation.committed_reader import committed_records
 from tests.simulation.replication.clients import TOPIC, Client
 from tests.simulation.replication.cluster import ClusterShape, ReplicatedCluster

@@ -5,21 +5,21 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.backup.batch_summary import BatchSummary
-from quorate.backup.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
 from quorate.backup.errors import StorageError
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.manifest import GapReason, Isolation, Manifest, Mode, PartitionEntry, RunSettings
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.manifest_commit import Run, commit
-from quorate.backup.merging import RangeResult, decode_results, encode_results, merge_results
-from quorate.backup.offset_ranges import OffsetRange, Placement
-from quorate.backup.planner import Plan, PlannerSettings, plan_run
-from quorate.backup.range_recorder import RangeRecorder
-from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.segment_sink import SegmentSettings
-from quorate.backup.storage import ObjectStorage, StoredObject
-from quorate.backup.topic_selection import TopicSelection
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.commit import Run, commit
+from quorate.backup.manifests.manifest import GapReason, Isolation, Manifest, Mode, PartitionEntry, RunSettings
+from quorate.backup.manifests.merging import RangeResult, decode_results, encode_results, merge_results
+from quorate.backup.objects.storage import ObjectStorage, StoredObject
+from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
+from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
+from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.segments.batch_summary import BatchSummary
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.offset_ranges import OffsetRange, Placement
+from quorate.backup.segments.range_recorder import RangeRecorder
+from quorate.backup.segments.reader import SegmentReader
+from quorate.backup.segments.sink import SegmentSettings
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from tests.unit.backup.batches import CLUSTER_ID, PARTITION, TOPIC, TOPIC_ID, batch, summary_of

@@ -3,17 +3,17 @@
 import hashlib
 from collections.abc import Iterator
 
-from quorate.backup.compaction import Merge, MergeGroup, compacted, plan_merges
-from quorate.backup.holds import HoldLedger
-from quorate.backup.maintenance import FAN_IN, Maintained, Maintenance
-from quorate.backup.maintenance_policy import MaintenancePolicy
-from quorate.backup.manifest import Isolation, Manifest, Mode, RunSettings, SegmentEntry
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.manifest_commit import AppendRange, PreviousIs, PutPartition, PutTopic, Run, Update, commit
-from quorate.backup.object_names import attempt_name, segment_name
-from quorate.backup.prune import Pruner
-from quorate.backup.restore_ledger import RestoreLedger
-from quorate.backup.storage import ObjectInfo
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.commit import AppendRange, PreviousIs, PutPartition, PutTopic, Run, Update, commit
+from quorate.backup.manifests.manifest import Isolation, Manifest, Mode, RunSettings, SegmentEntry
+from quorate.backup.objects.names import attempt_name, segment_name
+from quorate.backup.objects.storage import ObjectInfo
+from quorate.backup.restore.ledger import RestoreLedger
+from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
+from quorate.backup.retention.holds import HoldLedger
+from quorate.backup.retention.maintenance import FAN_IN, Maintained, Maintenance
+from quorate.backup.retention.maintenance_policy import MaintenancePolicy
+from quorate.backup.retention.prune import Pruner
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex
 from tests.unit.backup.backup_runs import BACKUP_ID
 from tests.unit.backup.batches import CLUSTER_ID, TOPIC, TOPIC_ID

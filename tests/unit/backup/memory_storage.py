@@ -1,10 +1,10 @@
-"""An object storage in memory that can be told to fail at its n-th call, as ``quorate.backup.storage`` has it."""
+"""An object storage in memory that can be told to fail at its n-th call, as ``backup.objects.storage`` has it."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
-from quorate.backup.storage import ObjectInfo
-from quorate.backup.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectInfo
+from quorate.backup.objects.storage_url import StorageLocation
 from quorate.kernel.disk import Buffer
 
 

@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from quorate.backup.compaction import Merge, compacted, plan_merges
-from quorate.backup.compaction_merge import merge_segments
 from quorate.backup.errors import BackupError
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.holds import Hold, HoldLedger, Pruning
-from quorate.backup.manifest import Manifest, Mode
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.prune import Pruner, PruneReport
-from quorate.backup.prune_policy import PrunePolicy
-from quorate.backup.restore_ledger import RestoreDone, RestoreLedger
-from quorate.backup.restore_plan import RestorePlan
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import Manifest, Mode
+from quorate.backup.restore.ledger import RestoreDone, RestoreLedger
+from quorate.backup.restore.plan import RestorePlan
+from quorate.backup.retention.compaction import Merge, compacted, plan_merges
+from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.holds import Hold, HoldLedger, Pruning
+from quorate.backup.retention.prune import Pruner, PruneReport
+from quorate.backup.retention.prune_policy import PrunePolicy
+from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.kernel.ids import ProducerEpoch, ProducerId
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, read_back, run_backup
 from tests.unit.backup.memory_storage import MemoryStorage

@@ -5,15 +5,15 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.manifest import GapReason, Mode
-from quorate.backup.manifest_catalog import ManifestCatalog
-from quorate.backup.manifest_rules import coverage
-from quorate.backup.merging import RangeResult
-from quorate.backup.object_names import attempt_name, segment_name
-from quorate.backup.orphans import find_orphans, old_enough
-from quorate.backup.planner import Plan
-from quorate.backup.segment_verification import verify_deeply
-from quorate.backup.storage import StoredObject
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import GapReason, Mode
+from quorate.backup.manifests.merging import RangeResult
+from quorate.backup.manifests.rules import coverage
+from quorate.backup.objects.names import attempt_name, segment_name
+from quorate.backup.objects.storage import StoredObject
+from quorate.backup.planning.planner import Plan
+from quorate.backup.retention.orphans import find_orphans, old_enough
+from quorate.backup.segments.verification import verify_deeply
 from quorate.kernel.ids import Offset
 from quorate.records.batch import iterate_batches
 from tests.unit.backup.backup_runs import (

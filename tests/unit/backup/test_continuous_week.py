@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from quorate.backup.compaction import plan_merges
-from quorate.backup.holds import Hold
-from quorate.backup.maintenance import MARK_AGE_MS
-from quorate.backup.maintenance_policy import MaintenancePolicy
-from quorate.backup.object_names import checkpoint_number, manifest_number, pruned_range
-from quorate.pipeline.backup_inventory import take_inventory
+from quorate.backup.objects.names import checkpoint_number, manifest_number, pruned_range
+from quorate.backup.retention.compaction import plan_merges
+from quorate.backup.retention.holds import Hold
+from quorate.backup.retention.maintenance import MARK_AGE_MS
+from quorate.backup.retention.maintenance_policy import MaintenancePolicy
+from quorate.backup.spark.backup_inventory import take_inventory
 from tests.unit.backup.continuous_weeks import ContinuousBackup
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from quorate.backup.errors import DamagedSegment
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.manifest import SegmentEntry, segment_entry
-from quorate.backup.segment_layout import encode_footer, encode_frame_head
-from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.segment_verification import verified_batches, verify_deeply, verify_hash
+from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import encode_footer, encode_frame_head
+from quorate.backup.segments.reader import SegmentReader
+from quorate.backup.segments.verification import verified_batches, verify_deeply, verify_hash
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import Compression
 from tests.unit.backup.batches import PARTITION, TOPIC, TOPIC_ID, BytesSource, batch, write_segment

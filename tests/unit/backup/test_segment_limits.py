@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from cramjam import zstd
 
-from quorate.backup import segment_layout
 from quorate.backup.errors import BatchTooLarge, DamagedSegment
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.segment_layout import (
+from quorate.backup.segments import layout as segment_layout
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import (
     GATHERED_FRAME_BYTES,
     MAX_COMPRESSED_FRAME_BYTES,
     MAX_FOOTER_BYTES,
@@ -22,8 +22,8 @@ from quorate.backup.segment_layout import (
     encode_footer,
     encode_frame_head,
 )
-from quorate.backup.segment_reader import SegmentReader
-from quorate.backup.segment_writer import SegmentWriter
+from quorate.backup.segments.reader import SegmentReader
+from quorate.backup.segments.writer import SegmentWriter
 from quorate.kernel.ids import Offset
 from tests.unit.backup.batches import BytesSource, batch, header, summary_of, write_segment
 
@@ -170,7 +170,7 @@ def test_a_batch_that_is_larger_than_a_compressed_frame_is_stored_as_it_is() -> 
 
 def test_a_batch_that_no_frame_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_FRAME_BYTES > 100 * MIB  # What brokers take by default, and more.
-    monkeypatch.setattr("quorate.backup.segment_writer.MAX_FRAME_BYTES", 100)
+    monkeypatch.setattr("quorate.backup.segments.writer.MAX_FRAME_BYTES", 100)
     writer, large = SegmentWriter(header()), batch(0, 1, value_bytes=200)
 
     with pytest.raises(BatchTooLarge, match="a backup takes none over 100"):

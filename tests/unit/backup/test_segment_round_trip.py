@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.frame_codec import FrameCodec
-from quorate.backup.segment_reader import SegmentReader, SequentialBytes
-from quorate.backup.segment_verification import verify_deeply
-from quorate.backup.segment_writer import SegmentWriter
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.reader import SegmentReader, SequentialBytes
+from quorate.backup.segments.verification import verify_deeply
+from quorate.backup.segments.writer import SegmentWriter
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import Compression
 from quorate.records.builder import build_batch

@@ -11,7 +11,7 @@ from quorate.protocol.messages.find_coordinator import FindCoordinatorRequest, F
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.simulation.simulated_node import SimulatedNode, settle
-from tests.unit.broker.test_group_coordinator import GROUP, World, run_all_work
+from tests.unit.coordination.groups.test_coordinator import GROUP, World, run_all_work
 
 # Takes an engine that backtracks longer than anybody waits.
 EVIL_ID = "a" * 40 + "!"

@@ -17,12 +17,7 @@ from quorate.protocol.frames import encode_request
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from quorate.protocol.messages.metadata import MetadataRequest
-from quorate.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.transport.connection import ServerConnection

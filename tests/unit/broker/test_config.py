@@ -2,9 +2,10 @@
 
 import pytest
 
-from quorate.broker.config import Durability, parse_node_config
+from quorate.broker.config import parse_node_config
 from quorate.broker.log_settings import LogFormat, LogLevel, LogSettings
 from quorate.kernel.address import Address, parse_address
+from quorate.kernel.durability import Durability
 from quorate.kernel.errors import QuorateError
 
 MINIMAL = 'node_id = 7\ndata_dir = "/tmp/x"\nlisten = "127.0.0.1:9092"\n'

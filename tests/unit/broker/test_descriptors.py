@@ -4,9 +4,9 @@ import asyncio
 import subprocess
 import sys
 
-from quorate.broker.conditions import Conditions, Severity
 from quorate.broker.descriptor_budget import PLENTY, budget_of
 from quorate.broker.descriptors import EXHAUSTED, LOW, DescriptorWatch
+from quorate.kernel.conditions import Conditions, Severity
 from quorate.kernel.ids import NodeId
 
 

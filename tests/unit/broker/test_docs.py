@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from quorate.broker.handlers import APIS
-from quorate.metadata.topic_configs import TOPIC_CONFIGS
+from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
 from quorate.protocol.apis import find_api
 
 PAGE = Path(__file__).parents[3] / "docs/compatibility.md"

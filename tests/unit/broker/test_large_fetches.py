@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from quorate.broker.request_parts import SLICE_ELEMENTS
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.turns import SLICE_ELEMENTS
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from quorate.records.builder import build_batch

@@ -6,9 +6,8 @@ import pytest
 
 from quorate.broker.handlers import APIS
 from quorate.broker.large_requests import LARGE_ANSWER_ELEMENTS, MAX_FRAME_BYTES, is_large
-from quorate.broker.request_parts import SLICE_ELEMENTS
-from quorate.broker.turns import Turns
 from quorate.kernel.errors import ErrorCode
+from quorate.kernel.turns import SLICE_ELEMENTS, Turns
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from quorate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -22,7 +21,7 @@ from quorate.protocol.messages.metadata import (
 from quorate.protocol.schema import fields_of
 from quorate.transport.connection import CloseConnection
 from tests.simulation.simulated_node import settle
-from tests.unit.broker.test_group_coordinator import World, run_all_work
+from tests.unit.coordination.groups.test_coordinator import World, run_all_work
 
 
 def test_one_slice_of_all_that_wait_runs_in_each_turn_of_the_loop() -> None:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from quorate.broker.partition import Partition
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -12,6 +11,7 @@ from quorate.protocol.messages.produce import PartitionProduceData, ProduceReque
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record
+from quorate.replication.partition import Partition
 from quorate.transport.outbox import Reply
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle

@@ -8,7 +8,7 @@ from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle
-from tests.unit.broker.test_put_off import batch
+from tests.unit.replication.test_put_off import batch
 
 _VERSION = 7
 

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.messages.create_topics import (
@@ -25,6 +24,7 @@ from quorate.protocol.messages.list_offsets import (
 from quorate.records.attributes import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
+from quorate.replication.partition import Partition
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle
 from tests.turn_meter import TurnMeter, spare_workers, yardstick_s

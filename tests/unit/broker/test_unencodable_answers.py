@@ -14,7 +14,7 @@ from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from quorate.protocol.schema import Request, Response
 from quorate.transport.connection import CloseConnection
 from tests.simulation.simulated_node import SimulatedNode
-from tests.unit.broker.test_group_coordinator import World
+from tests.unit.coordination.groups.test_coordinator import World
 
 TOO_LONG = FindCoordinatorResponse(coordinators=[Coordinator(key="x" * 40_000)])
 MANY_TOO_LONG = FindCoordinatorResponse(coordinators=[Coordinator(key="x" * 40_000)] * (LARGE_ANSWER_ELEMENTS + 1))

@@ -4,13 +4,13 @@ import errno
 
 import pytest
 
-from quorate.broker.partition import Partition
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
+from quorate.replication.partition import Partition
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
-from tests.unit.broker.replication.replicas import FOLLOWER, LEADER, Replicas, lead, run
-from tests.unit.broker.test_put_off import NOW_MS, batch
+from tests.unit.replication.replicas import FOLLOWER, LEADER, Replicas, lead, run
+from tests.unit.replication.test_put_off import NOW_MS, batch
 
 
 @pytest.mark.parametrize(("isr", "others_have_it"), [((LEADER, FOLLOWER), True), ((LEADER,), False)])

@@ -51,10 +51,10 @@ def test_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_config_gives_the_source_with_its_security(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from quorate.backup.spark.data_source.options import BackupSource, parse_options
     from quorate.cli.backup import read_backup_config
     from quorate.cli.export import options_of_config
     from quorate.client.config import ClientConfig
-    from quorate.pipeline.data_source.options import BackupSource, parse_options
 
     monkeypatch.setenv("SECRET", "p")
     path = tmp_path / "backup.yaml"

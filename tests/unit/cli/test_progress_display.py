@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from quorate.backup.spark.run_progress import RunProgress
+from quorate.backup.spark.task_progress import TaskAdvance
+from quorate.backup.spark.task_runner import FinishedTask
 from quorate.cli.counted import counted
 from quorate.cli.progress_display import ProgressDisplay
-from quorate.pipeline.run_progress import RunProgress
-from quorate.pipeline.task_progress import TaskAdvance
-from quorate.pipeline.task_runner import FinishedTask
 
 MB = 1_000_000
 

@@ -8,21 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.backup.spark.native_scan import load_native_scan
 from quorate.kernel.disk import Buffer
 from quorate.kernel.ids import Offset
-from quorate.pipeline.native_scan import load_native_scan
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
-from quorate.records.columnar import (
-    BinaryColumn,
-    Payload,
-    RecordColumns,
-    RowBounds,
-    Scan,
-    payload_of,
-    scan_payloads,
-)
+from quorate.records.columnar import BinaryColumn, Payload, RecordColumns, RowBounds, Scan, payload_of, scan_payloads
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import NO_TIMESTAMP, Record, iterate_records
 from quorate.records.varint import encode_varint

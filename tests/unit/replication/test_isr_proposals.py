@@ -1,183 +1,208 @@
-"""Whom the leader wants in sync, and when it says so."""
+"""Proposals on their way to the controller: many in one command, one command at a time, one fate for each."""
 
-import msgspec
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
-from quorate.kernel.ids import BrokerEpoch, NodeId
-from quorate.replication.leader_events import (
+import pytest
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
+from quorate.metadata.core.commands import AlterIsr, Command
+from quorate.metadata.core.decisions import Answer, PartitionOutcome
+from quorate.metadata.core.image import MetadataImage, TopicPartition
+from quorate.metadata.store import MetadataStore, Outcomes
+from quorate.replication import isr_proposals
+from quorate.replication.core.leader_events import (
     IsrChangeOutdated,
     IsrChangeRefused,
     IsrChangeUnanswered,
-    LiveBrokersChanged,
+    IsrMember,
+    LeaderEvent,
+    ProposeIsr,
 )
-from tests.unit.replication.leading import (
-    EPOCHS,
-    FAR,
-    LAG_MS,
-    LEADER,
-    NEAR,
-    appended,
-    committed,
-    fetched,
-    leader_of,
-    passed,
-    proposal,
-    proposals,
+from quorate.replication.isr_proposals import IsrProposals
+from quorate.replication.partition import Partition
+from tests.simulation.world.host import SimulatedHost
+from tests.simulation.world.world import World
+from tests.unit.replication.replicas import FOLLOWER, LEADER, TOPIC_ID, run, turns
+
+_NAME = TopicName("orders")
+
+
+class HandStore(MetadataStore):
+    """Keeps every command until the test answers it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(MetadataImage())
+        self._loop = loop
+        self.submitted: list[AlterIsr] = []
+        self._futures: list[asyncio.Future[Outcomes]] = []
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+        (command,) = commands
+        assert isinstance(command, AlterIsr)
+        assert not validate_only
+        self.submitted.append(command)
+        future: asyncio.Future[Outcomes] = self._loop.create_future()
+        self._futures.append(future)
+        return await future
+
+    async def is_current(self) -> bool:
+        raise AssertionError("nobody is to ask for this")
+
+    async def answer(self, number: int, *errors: ErrorCode) -> None:
+        changes = self.submitted[number].changes
+        outcomes = tuple(
+            PartitionOutcome(topic_id=change.topic_id, topic=_NAME, partition=change.partition, error=error)
+            for change, error in zip(changes, errors, strict=True)
+        )
+        self._futures[number].set_result([Answer(partitions=outcomes)])
+        await turns()
+
+    async def refuse(self, number: int, error: ErrorCode) -> None:
+        self._futures[number].set_result([KafkaError(error)])
+        await turns()
+
+
+class HeardPartition:
+    """A partition that only notes what it is told."""
+
+    def __init__(self, index: int) -> None:
+        self.identity = TopicPartition(TOPIC_ID, _NAME, PartitionIndex(index))
+        self.heard: list[LeaderEvent] = []
+
+    def step(self, event: LeaderEvent) -> None:
+        self.heard.append(event)
+
+
+def proposal(number: int = 1) -> ProposeIsr:
+    members = (
+        IsrMember(node_id=LEADER, broker_epoch=BrokerEpoch(11)),
+        IsrMember(node_id=FOLLOWER, broker_epoch=BrokerEpoch(12)),
+    )
+    return ProposeIsr(number=number, isr=members, leader_epoch=LeaderEpoch(3), partition_epoch=7)
+
+
+def with_proposals(scenario: Callable[[IsrProposals, HandStore], Awaitable[None]]) -> None:
+    async def body(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        store = HandStore(host.loop)
+        proposals = IsrProposals(LEADER, BrokerEpoch(11), store, host.loop)
+        await scenario(proposals, store)
+        proposals.stop()
+        await turns()
+
+    run(body)
+
+
+def propose(proposals: IsrProposals, partition: HeardPartition, number: int = 1) -> None:
+    proposals.propose(cast(Partition, partition), proposal(number))
+
+
+def test_proposals_of_one_moment_make_one_command_with_their_epochs() -> None:
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        for index in range(3):
+            propose(proposals, HeardPartition(index))
+        await turns()
+        (command,) = store.submitted
+        assert (command.node_id, command.broker_epoch) == (LEADER, 11)
+        assert [change.partition for change in command.changes] == [0, 1, 2]
+        change = command.changes[0]
+        assert (change.leader_epoch, change.partition_epoch) == (3, 7)
+        assert [(member.node_id, member.broker_epoch) for member in change.new_isr] == [(LEADER, 11), (FOLLOWER, 12)]
+
+    with_proposals(scenario)
+
+
+def test_what_is_proposed_meanwhile_goes_with_the_next_command() -> None:
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        propose(proposals, HeardPartition(0))
+        await turns()
+        propose(proposals, HeardPartition(1))
+        propose(proposals, HeardPartition(2))
+        await turns()
+        assert len(store.submitted) == 1
+        await store.answer(0, ErrorCode.NONE)
+        assert [change.partition for change in store.submitted[1].changes] == [1, 2]
+
+    with_proposals(scenario)
+
+
+def test_a_command_holds_a_bounded_number_of_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr_proposals, "_AT_ONCE", 2)
+
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        partitions = [HeardPartition(index) for index in range(3)]
+        for partition in partitions:
+            propose(proposals, partition)
+        await turns()
+        await store.answer(0, ErrorCode.NONE, ErrorCode.NONE)
+        await store.answer(1, ErrorCode.INELIGIBLE_REPLICA)
+        assert [[change.partition for change in command.changes] for command in store.submitted] == [[0, 1], [2]]
+        assert [len(partition.heard) for partition in partitions] == [0, 0, 1]
+
+    with_proposals(scenario)
+
+
+def test_an_accepted_proposal_is_told_by_the_image_and_by_nothing_else() -> None:
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        partition = HeardPartition(0)
+        propose(proposals, partition)
+        await turns()
+        await store.answer(0, ErrorCode.NONE)
+        assert partition.heard == []
+
+    with_proposals(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "fate"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, IsrChangeRefused),
+        (ErrorCode.INVALID_REQUEST, IsrChangeRefused),
+        (ErrorCode.INVALID_UPDATE_VERSION, IsrChangeOutdated),
+        (ErrorCode.FENCED_LEADER_EPOCH, IsrChangeOutdated),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, IsrChangeOutdated),
+        (ErrorCode.UNKNOWN_TOPIC_ID, IsrChangeOutdated),
+        (ErrorCode.NOT_CONTROLLER, IsrChangeUnanswered),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, IsrChangeUnanswered),
+    ],
 )
+def test_each_partition_hears_its_own_fate(error: ErrorCode, fate: Callable[..., LeaderEvent]) -> None:
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        accepted, other = HeardPartition(0), HeardPartition(1)
+        propose(proposals, accepted)
+        propose(proposals, other, number=4)
+        await turns()
+        await store.answer(0, ErrorCode.NONE, error)
+        assert accepted.heard == []
+        assert other.heard == [fate(proposal=proposal(4))]
+
+    with_proposals(scenario)
 
 
-def test_follower_joins_when_it_has_everything_that_is_committed() -> None:
-    leader = leader_of(LEADER, NEAR, log_end=10, high_watermark=10)
-    leader.step(appended(14))
+@pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH])
+def test_a_command_without_an_answer_leaves_all_of_its_proposals_open(error: ErrorCode) -> None:
+    """The controller may have carried it out: such a proposal may still come into force."""
 
-    assert leader.step(fetched(FAR, 9)) == []
-    assert leader.step(fetched(FAR, 10)) == [proposal(1, LEADER, NEAR, FAR)]
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        partitions = [HeardPartition(0), HeardPartition(1)]
+        for partition in partitions:
+            propose(proposals, partition)
+        await turns()
+        await store.refuse(0, error)
+        assert [partition.heard for partition in partitions] == [[IsrChangeUnanswered(proposal=proposal())]] * 2
 
-
-def test_follower_joins_a_new_leader_only_with_all_that_its_log_held_at_its_election() -> None:
-    """The new leader's watermark is behind what its predecessor may have acknowledged."""
-    leader = leader_of(LEADER, NEAR, log_end=10, high_watermark=6)
-
-    assert leader.step(fetched(FAR, 8)) == []
-    assert leader.step(fetched(FAR, 10)) == [proposal(1, LEADER, NEAR, FAR)]
-
-
-def test_restarted_follower_does_not_join_by_an_old_request() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(LiveBrokersChanged(broker_epochs={**EPOCHS, FAR: BrokerEpoch(121)}))
-
-    assert leader.step(fetched(FAR, 0, broker_epoch=120)) == []
-    [joining] = proposals(leader.step(fetched(FAR, 0, broker_epoch=121)))
-    assert joining.isr[-1].broker_epoch == 121
+    with_proposals(scenario)
 
 
-def test_what_a_follower_had_before_its_restart_does_not_let_it_join() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(appended(10))
-    leader.step(fetched(NEAR, 10))
-    leader.step(fetched(FAR, 10))
-    leader.step(IsrChangeRefused(proposal=proposal(1)))
-    leader.step(LiveBrokersChanged(broker_epochs={**EPOCHS, FAR: BrokerEpoch(121)}))
+def test_after_a_failed_command_the_next_one_is_sent() -> None:
+    async def scenario(proposals: IsrProposals, store: HandStore) -> None:
+        propose(proposals, HeardPartition(0))
+        await turns()
+        await store.refuse(0, ErrorCode.REQUEST_TIMED_OUT)
+        propose(proposals, HeardPartition(0), number=2)
+        await turns()
+        assert len(store.submitted) == 2
 
-    assert leader.step(fetched(FAR, 4, broker_epoch=121, now_ms=200)) == []
-
-
-def test_fenced_follower_does_not_join() -> None:
-    live = {LEADER: EPOCHS[LEADER], NEAR: EPOCHS[NEAR]}
-
-    assert leader_of(LEADER, NEAR, broker_epochs=live).step(fetched(FAR, 0)) == []
-
-
-def test_stranger_does_not_join() -> None:
-    stranger = msgspec.structs.replace(fetched(FAR, 0), follower=NodeId(99))
-
-    assert leader_of(LEADER, NEAR).step(stranger) == []
-
-
-def test_one_proposal_is_under_way_at_a_time() -> None:
-    leader = leader_of(LEADER)
-    assert leader.step(fetched(FAR, 0)) == [proposal(1, LEADER, FAR)]
-
-    assert leader.step(fetched(NEAR, 0)) == []
-    leader.step(committed(LEADER, FAR, partition_epoch=2))
-    assert leader.step(fetched(NEAR, 0)) == [proposal(2, LEADER, FAR, NEAR, partition_epoch=2)]
-
-
-def test_refused_proposal_is_made_again_after_a_while() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeRefused(proposal=proposal(1)))
-
-    assert leader.step(fetched(FAR, 0, now_ms=99)) == []
-    assert leader.step(fetched(FAR, 0, now_ms=100)) == [proposal(2, LEADER, NEAR, FAR)]
-
-
-def test_answer_to_an_earlier_proposal_does_not_end_the_present_one() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeRefused(proposal=proposal(1)))
-    leader.step(fetched(FAR, 0, now_ms=100))
-    leader.step(IsrChangeRefused(proposal=proposal(1)))
-
-    assert leader.step(fetched(FAR, 0, now_ms=500)) == []
-
-
-def test_answer_to_a_proposal_of_an_earlier_leadership_does_not_end_the_present_one() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeRefused(proposal=proposal(1, leader_epoch=3)))
-
-    assert leader.step(fetched(FAR, 0, now_ms=500)) == []
-
-
-def test_unanswered_proposal_is_made_again_as_time_passes() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeUnanswered(proposal=proposal(1)))
-
-    assert leader.step(passed(99)) == []
-    assert leader.step(passed(100)) == [proposal(2, LEADER, NEAR, FAR)]
-
-
-def test_unanswered_joining_of_a_dead_broker_is_settled_by_proposing_the_isr_as_it_is() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeUnanswered(proposal=proposal(1)))
-    leader.step(LiveBrokersChanged(broker_epochs={LEADER: EPOCHS[LEADER], NEAR: EPOCHS[NEAR]}))
-
-    assert leader.step(passed(100)) == [proposal(2, LEADER, NEAR)]
-
-
-def test_leader_that_is_behind_the_controller_waits_for_the_news() -> None:
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(FAR, 0))
-    leader.step(IsrChangeOutdated(proposal=proposal(1)))
-
-    assert leader.step(fetched(FAR, 0, now_ms=5_000)) == []
-    leader.step(committed(LEADER, NEAR, partition_epoch=2))
-    assert leader.step(fetched(FAR, 0, now_ms=5_001)) == [proposal(2, LEADER, NEAR, FAR, partition_epoch=2)]
-
-
-def test_follower_that_lags_for_too_long_is_dropped() -> None:
-    leader = leader_of(LEADER, NEAR, FAR)
-    leader.step(appended(10))
-    leader.step(fetched(NEAR, 10, now_ms=5_000))
-    leader.step(fetched(FAR, 4, now_ms=9_000))
-
-    assert leader.step(passed(LAG_MS)) == []
-    assert leader.step(passed(LAG_MS + 1)) == [proposal(1, LEADER, NEAR)]
-
-
-def test_idle_partition_does_not_look_lagging() -> None:
-    leader = leader_of(LEADER, NEAR, FAR)
-    for follower in (NEAR, FAR):
-        leader.step(fetched(follower, 0, now_ms=1))
-
-    assert leader.step(passed(LAG_MS * 50)) == []
-    leader.step(appended(1))
-    leader.step(fetched(NEAR, 1, now_ms=LAG_MS * 50))
-    leader.step(fetched(FAR, 1, now_ms=LAG_MS * 50))
-    assert leader.step(passed(LAG_MS * 99)) == []
-
-
-def test_follower_that_keeps_up_with_a_steady_load_is_not_lagging() -> None:
-    """It never stands at the log end, but at each fetch has what there was at the one before."""
-    leader = leader_of(LEADER, NEAR)
-    leader.step(fetched(NEAR, 0, now_ms=0))
-    for second in range(1, 40):
-        leader.step(appended(second * 5))
-        assert proposals(leader.step(fetched(NEAR, (second - 1) * 5, now_ms=second * 1_000))) == []
-        assert leader.step(passed(second * 1_000)) == []
-
-
-def test_follower_of_a_new_leader_that_never_fetches_is_dropped() -> None:
-    leader = leader_of(LEADER, NEAR, FAR, log_end=3, high_watermark=3)
-    leader.step(fetched(NEAR, 3))
-
-    assert leader.step(passed(LAG_MS)) == []
-    assert leader.step(passed(LAG_MS + 1)) == [proposal(1, LEADER, NEAR)]
-
-
-def test_fenced_leader_proposes_nothing() -> None:
-    leader = leader_of(LEADER, NEAR, broker_epochs={NEAR: EPOCHS[NEAR], FAR: EPOCHS[FAR]})
-
-    assert leader.step(fetched(FAR, 0)) == []
+    with_proposals(scenario)

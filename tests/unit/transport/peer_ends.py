@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from quorate.transport.peer_frames import FrameKind
-from quorate.transport.peer_stream import PeerStream
+from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.stream import PeerStream
 
 MAX_FRAME_BYTES = 1_000_000
 

@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.coordination.transactions.core.commands import (
+    AddPartitions,
+    AddPartitionsResult,
+    VerifyPartitions,
+    VerifyPartitionsResult,
+)
+from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
 from quorate.protocol.messages.add_partitions_to_txn import (
@@ -20,8 +27,7 @@ from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from quorate.transactions.commands import AddPartitions, AddPartitionsResult, VerifyPartitions, VerifyPartitionsResult
-from quorate.transactions.transaction import EPOCH_PER_TRANSACTION, TopicPartition
+from quorate.records.control import EPOCH_PER_TRANSACTION
 
 _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4

@@ -7,8 +7,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.metadata.commands import AlterClientQuota, QuotaChange
-from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
+from quorate.metadata.core.commands import AlterClientQuota, QuotaChange
+from quorate.metadata.core.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
 from quorate.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

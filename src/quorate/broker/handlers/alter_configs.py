@@ -4,7 +4,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.config_resources import alter_resource
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
-from quorate.metadata.commands import ConfigChange, ConfigOperation
+from quorate.metadata.core.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

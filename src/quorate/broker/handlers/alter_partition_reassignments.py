@@ -4,7 +4,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
-from quorate.metadata.commands import AlterPartitionReassignments, PartitionReassignment
+from quorate.metadata.core.commands import AlterPartitionReassignments, PartitionReassignment
 from quorate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -8,15 +8,15 @@ import asyncio
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
-from quorate.groups.consumer.commands import (
+from quorate.coordination.groups.core.consumer.commands import (
     DescribeConsumerGroup,
     DescribeConsumerGroupResult,
     DescribedConsumerMember,
 )
-from quorate.groups.consumer.partitions import Partitions, by_topic
+from quorate.coordination.groups.core.consumer.partitions import Partitions, by_topic
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.image import MetadataImage
 from quorate.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,

@@ -2,8 +2,8 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.consumer.commands import ConsumerGroupHeartbeat
-from quorate.groups.consumer.partitions import AssignedPartition, Partitions, by_topic
+from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
+from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions, by_topic
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.consumer_group_heartbeat import (
     Assignment,

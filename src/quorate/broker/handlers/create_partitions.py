@@ -8,8 +8,8 @@ from quorate.broker.handlers.create_topics import MAX_NEW_PARTITIONS, TOO_MANY_P
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
-from quorate.metadata.commands import CreatePartitions
-from quorate.metadata.decisions import Answer
+from quorate.metadata.core.commands import CreatePartitions
+from quorate.metadata.core.decisions import Answer
 from quorate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

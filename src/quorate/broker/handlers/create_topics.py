@@ -7,10 +7,10 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex
-from quorate.metadata.commands import CreateTopic
-from quorate.metadata.decisions import Answer
-from quorate.metadata.effective_configs import shown_topic_configs, topic_entries
-from quorate.metadata.image import Topic
+from quorate.metadata.core.commands import CreateTopic
+from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.effective_configs import shown_topic_configs, topic_entries
+from quorate.metadata.core.image import Topic
 from quorate.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

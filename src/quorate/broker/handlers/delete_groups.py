@@ -5,7 +5,7 @@ import asyncio
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
-from quorate.groups.commands import DeleteGroup, DeleteGroupResult
+from quorate.coordination.groups.core.commands import DeleteGroup, DeleteGroupResult
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -5,7 +5,7 @@ from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
-from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS
 from quorate.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

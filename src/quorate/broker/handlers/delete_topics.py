@@ -9,9 +9,9 @@ from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, TopicId, TopicName
-from quorate.metadata.commands import DeleteTopic
-from quorate.metadata.image import MetadataImage
-from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS
+from quorate.metadata.core.commands import DeleteTopic
+from quorate.metadata.core.image import MetadataImage
 from quorate.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import KafkaError
-from quorate.metadata.quota_entities import QuotaEntity
-from quorate.metadata.quota_filters import FilterComponent, matching_quotas
+from quorate.metadata.core.quota_entities import QuotaEntity
+from quorate.metadata.core.quota_filters import FilterComponent, matching_quotas
 from quorate.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

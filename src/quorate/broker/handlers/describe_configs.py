@@ -12,10 +12,10 @@ from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, TopicName
-from quorate.metadata.broker_configs import BROKER_CONFIGS
-from quorate.metadata.config_definitions import ConfigDefinition
-from quorate.metadata.consumer_group_configs import GROUP_CONFIGS
-from quorate.metadata.effective_configs import (
+from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.config_definitions import ConfigDefinition
+from quorate.metadata.core.consumer_group_configs import GROUP_CONFIGS
+from quorate.metadata.core.effective_configs import (
     ConfigEntry,
     ConfigSource,
     broker_entries,

@@ -8,7 +8,7 @@ import asyncio
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
-from quorate.groups.commands import DescribeGroup, DescribeGroupResult
+from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult
 from quorate.kernel.clipped import clip
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId

@@ -3,8 +3,8 @@
 from itertools import groupby
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.conditions import Severity
 from quorate.broker.node import Node
+from quorate.kernel.conditions import Severity
 from quorate.protocol.extensions import ReportedCondition, ReportingDescribeLogDirsResponse
 from quorate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -5,11 +5,9 @@ Learners are shown as observers. Nodes have one log each, so their directory ids
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.broker.quorum.leader_calls import NoQuorum
-from quorate.broker.quorum.leader_requests import Describe, Description, MemberProgress
 from quorate.kernel.address import parse_address
 from quorate.kernel.errors import ErrorCode
-from quorate.metadata.topic_names import CLUSTER_METADATA
+from quorate.kernel.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -19,6 +17,8 @@ from quorate.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from quorate.protocol.messages.describe_quorum import Node as QuorumNode
+from quorate.quorum.core.leader_requests import Describe, Description, MemberProgress
+from quorate.quorum.leader_calls import NoQuorum
 
 _LISTENER = "PEER"
 #: The first version that says where the members are.

@@ -7,8 +7,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, PartitionIndex, TopicName
-from quorate.metadata.image import MetadataImage, PartitionState, Topic
-from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS
+from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
 from quorate.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

@@ -6,6 +6,8 @@ from collections import defaultdict
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
+from quorate.coordination.transactions.core.commands import DescribeTransaction, DescribeTransactionResult
+from quorate.coordination.transactions.core.transaction import Transaction
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TransactionalId
 from quorate.protocol.messages.describe_transactions import (
@@ -14,8 +16,6 @@ from quorate.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from quorate.transactions.commands import DescribeTransaction, DescribeTransactionResult
-from quorate.transactions.transaction import Transaction
 
 
 def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:

@@ -6,8 +6,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.metadata.commands import ElectionKind, ElectLeaders, PartitionName
-from quorate.metadata.decisions import PartitionOutcome
+from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
+from quorate.metadata.core.decisions import PartitionOutcome
 from quorate.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

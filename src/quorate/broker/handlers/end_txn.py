@@ -2,11 +2,11 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.coordination.transactions.core.commands import EndTransaction, EndTransactionResult
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TransactionalId
 from quorate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from quorate.transactions.commands import EndTransaction, EndTransactionResult
-from quorate.transactions.transaction import EPOCH_PER_TRANSACTION
+from quorate.records.control import EPOCH_PER_TRANSACTION
 
 _PRODUCER_FENCED_FROM = 2
 _EPOCH_PER_TRANSACTION_FROM = 5

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.fetch_sessions import FetchPlan
+from quorate.broker.fetch.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
+from quorate.broker.fetch.sessions import FetchPlan
 from quorate.broker.leader_hints import endpoints
 from quorate.broker.node import Node
-from quorate.broker.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
 from quorate.kernel.errors import KafkaError
 from quorate.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -9,7 +9,7 @@ from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, GroupId, TransactionalId
-from quorate.metadata.image import Broker
+from quorate.metadata.core.image import Broker
 from quorate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP = 0

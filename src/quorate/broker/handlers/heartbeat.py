@@ -2,7 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import Heartbeat, HeartbeatResult
+from quorate.coordination.groups.core.commands import Heartbeat, HeartbeatResult
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -5,7 +5,7 @@ from quorate.broker.config_resources import alter_resource
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.metadata.commands import ConfigChange, ConfigOperation
+from quorate.metadata.core.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

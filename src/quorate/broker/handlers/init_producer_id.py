@@ -2,10 +2,10 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.coordination.transactions.core.commands import InitProducer, InitProducerResult
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from quorate.transactions.commands import InitProducer, InitProducerResult
 
 #: Before it, producers know a successor by the older error (KIP-588).
 _PRODUCER_FENCED_FROM = 4

@@ -2,8 +2,8 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import JoinGroup, JoinGroupResult
-from quorate.groups.group_protocol import GroupProtocol
+from quorate.coordination.groups.core.commands import JoinGroup, JoinGroupResult
+from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

@@ -2,7 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import LeaveGroup, LeaveGroupResult, LeavingMember
+from quorate.coordination.groups.core.commands import LeaveGroup, LeaveGroupResult, LeavingMember
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse

@@ -2,7 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import ListGroups
+from quorate.coordination.groups.core.commands import ListGroups
 from quorate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

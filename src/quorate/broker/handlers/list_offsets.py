@@ -8,9 +8,7 @@ Gap: there is no tiered storage, so the earliest local offset is the earliest, a
 """
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.integrity.sound_reads import when_found_sound
 from quorate.broker.node import Node
-from quorate.broker.partition import Partition
 from quorate.broker.request_parts import Parts
 from quorate.broker.time_lookup import TimeLookup
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -22,6 +20,8 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from quorate.replication.integrity.sound_reads import when_found_sound
+from quorate.replication.partition import Partition
 
 _READ_COMMITTED = 1
 _LATEST = -1

@@ -3,8 +3,8 @@
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.ids import PartitionIndex, TopicName
-from quorate.metadata.commands import PartitionName
-from quorate.metadata.reassignment import list_reassignments
+from quorate.metadata.core.commands import PartitionName
+from quorate.metadata.core.reassignment import list_reassignments
 from quorate.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

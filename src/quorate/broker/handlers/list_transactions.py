@@ -2,16 +2,13 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
+from quorate.coordination.transactions.core.commands import ListTransactions
+from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import ProducerId, TransactionalId
 from quorate.kernel.pattern import InvalidPattern, compile_pattern
-from quorate.protocol.messages.list_transactions import (
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
+from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from quorate.protocol.messages.list_transactions import TransactionState as ListedTransaction
-from quorate.transactions.commands import ListTransactions
-from quorate.transactions.transaction import Transaction, TransactionState
 
 Transactions = tuple[tuple[TransactionalId, Transaction], ...]
 _STATES = {state.kafka_name: state for state in TransactionState}

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from quorate.broker.api import MAX_ELEMENTS_IN_PARTS, Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.broker.request_parts import SLICE_ELEMENTS
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
-from quorate.metadata.image import MetadataImage, PartitionState, Topic
-from quorate.metadata.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS
+from quorate.kernel.turns import SLICE_ELEMENTS
+from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
 from quorate.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
-from quorate.groups.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
-from quorate.groups.records import CommittedOffset, TopicPartition
+from quorate.coordination.groups.core.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
+from quorate.coordination.groups.core.records import CommittedOffset, TopicPartition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,
@@ -22,7 +22,7 @@ from quorate.kernel.ids import (
     TopicId,
     TopicName,
 )
-from quorate.metadata.image import MetadataImage
+from quorate.metadata.core.image import MetadataImage
 from quorate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

@@ -16,12 +16,12 @@ from itertools import islice
 from typing import Any
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.doubted_refusals import refuted
 from quorate.broker.leader_hints import endpoints
 from quorate.broker.node import Node
-from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
-from quorate.broker.produce_write import ProduceWrite, find_led, leaders_named_in, refused
-from quorate.broker.transactional_produce import TransactionOfRequest, with_own_records
+from quorate.broker.produce.doubted_refusals import refuted
+from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
+from quorate.broker.produce.transaction import TransactionOfRequest, with_own_records
+from quorate.broker.produce.write import ProduceWrite, find_led, leaders_named_in, refused
 from quorate.protocol.messages.produce import (
     NodeEndpoint,
     PartitionProduceResponse,

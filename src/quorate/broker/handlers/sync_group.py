@@ -2,7 +2,7 @@
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.groups.commands import SyncGroup, SyncGroupResult
+from quorate.coordination.groups.core.commands import SyncGroup, SyncGroupResult
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

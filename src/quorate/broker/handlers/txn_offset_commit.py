@@ -7,15 +7,14 @@ that adds the group's partition to the transaction (KIP-890), so that AddOffsets
 from collections.abc import Callable
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.first_writes import Permit
 from quorate.broker.node import Node
-from quorate.broker.partition import Partition
 from quorate.broker.request_parts import Parts
-from quorate.broker.transaction_verification import adds_for_offset_commit, refusal_of_offset_commit
-from quorate.groups.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
-from quorate.groups.records import TopicPartition
-from quorate.groups.refusal import coordinator_error
-from quorate.groups.transactional_offsets import TransactionalProducer
+from quorate.coordination.groups.core.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
+from quorate.coordination.groups.core.records import TopicPartition
+from quorate.coordination.groups.core.refusal import coordinator_error
+from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
+from quorate.coordination.transactions.core.transaction import TopicPartition as TransactionPartition
+from quorate.coordination.transactions.verification import adds_for_offset_commit, refusal_of_offset_commit
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (
     GroupId,
@@ -28,7 +27,7 @@ from quorate.kernel.ids import (
     TopicName,
     TransactionalId,
 )
-from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -36,7 +35,8 @@ from quorate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from quorate.transactions.transaction import TopicPartition as TransactionPartition
+from quorate.replication.first_writes import Permit
+from quorate.replication.partition import Partition
 
 _NO_SEQUENCE = -1
 

@@ -8,7 +8,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId
-from quorate.metadata.commands import UnregisterBroker
+from quorate.metadata.core.commands import UnregisterBroker
 from quorate.protocol.extensions import CautiousUnregisterBrokerRequest
 from quorate.protocol.messages.unregister_broker import UnregisterBrokerResponse
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
-from quorate.broker.pending_produce import PendingProduce, UncommittedWrite
+from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
 from quorate.broker.request_parts import Parts
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
-from quorate.metadata.topic_names import CONSUMER_OFFSETS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

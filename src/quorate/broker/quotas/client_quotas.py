@@ -10,8 +10,8 @@ from collections.abc import Callable
 from quorate.broker.api import RequestContext
 from quorate.broker.quotas.precedence import Limit, QuotaTable, Sharing
 from quorate.broker.quotas.usage_window import UsageWindow, WindowConfig
-from quorate.metadata.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from quorate.metadata.image import Delta, MetadataImage
+from quorate.metadata.core.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from quorate.metadata.core.image import Delta, MetadataImage
 
 _FIRST_SWEEP_AT = 64
 

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, of all that could: the most specific one, in Apache Kafka's order. Pure.
+"""Which quota holds for a client, of all that could: the most specific one, in Apache Kafka's order.
 
 Users come before client ids, names before defaults. A quota for users is shared by all clients of a user; one for
 client ids by all users of the id; one for both is that pair's alone.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from quorate.metadata.quota_entities import CLIENT_ID, USER, QuotaEntity, QuotaEntityPart, quota_entity
+from quorate.metadata.core.quota_entities import CLIENT_ID, USER, QuotaEntity, QuotaEntityPart, quota_entity
 
 #: Who shares a measured rate: a user, a client id or both, with None for what plays no part.
 Sharing = tuple[str | None, str | None]

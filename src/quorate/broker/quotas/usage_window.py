@@ -1,4 +1,4 @@
-"""What a client has used of its rate: it may use at once what fits its window, and has to wait for more. Pure.
+"""What a client has used of its rate: it may use at once what fits its window, and has to wait for more.
 
 The window is that of Apache Kafka's configs, ``quota.window.num`` samples of ``quota.window.size.seconds``, and so are
 the times to wait for a client that writes a little at a time. Apache Kafka forgets a sample when it is old enough,

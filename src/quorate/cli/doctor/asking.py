@@ -15,7 +15,7 @@ from quorate.client.errors import NoBrokerAnswered, UnsupportedApi
 from quorate.client.node_conditions import NodeCondition, ask_conditions
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NO_NODE, NodeId, Term
-from quorate.metadata.topic_names import CLUSTER_METADATA
+from quorate.kernel.topic_names import CLUSTER_METADATA
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -1,4 +1,4 @@
-"""What the nodes believe, put together: of each partition the newest claim, which is what gets tried. Pure."""
+"""What the nodes believe, put together: of each partition the newest claim, which is what gets tried."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

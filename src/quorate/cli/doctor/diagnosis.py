@@ -1,4 +1,4 @@
-"""From what was seen to what is wrong. Pure.
+"""From what was seen to what is wrong.
 
 Nodes hear of a change one after the other, so most differences mean nothing until they last: ``lasting`` keeps those
 that every look shows. Two leaders for one epoch are wrong at once, also when one node said so in an earlier look.
@@ -22,7 +22,7 @@ from quorate.cli.doctor.finding import Finding, Kind, Severity, by_weight
 from quorate.cli.doctor.trials import judge_trials
 from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId
-from quorate.replication.min_isr import effective_min_isr
+from quorate.replication.core.min_isr import effective_min_isr
 
 
 def lasting(looks: Sequence[Look]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Where the words of two nodes differ. Pure."""
+"""Where the words of two nodes differ."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One thing that is wrong, in a line. Pure."""
+"""One thing that is wrong, in a line."""
 
 from enum import StrEnum
 

@@ -13,7 +13,7 @@ from quorate.cli.doctor.facts import Attempt, FoundCoordinator, LeaderClaim, Tri
 from quorate.client.answers import error_code
 from quorate.client.connection import Connection
 from quorate.client.topic_partition import TopicPartition
-from quorate.groups.partitioning import partition_for_group
+from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     GroupId,
@@ -25,7 +25,7 @@ from quorate.kernel.ids import (
     ProducerId,
     TopicName,
 )
-from quorate.metadata.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from quorate.kernel.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from quorate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from quorate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -1,4 +1,4 @@
-"""What the doctor prints: a line for each finding and one at the end, or JSON. Pure."""
+"""What the doctor prints: a line for each finding and one at the end, or JSON."""
 
 from collections.abc import Iterator, Sequence
 

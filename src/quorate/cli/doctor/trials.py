@@ -1,4 +1,4 @@
-"""What a node did when a claim was tried, held against the claim. Pure.
+"""What a node did when a claim was tried, held against the claim.
 
 Whoever is named as leader must accept, everybody else must refuse and, where the answer has room for it, name the
 leader. "Accept" means that the answer came from behind the check of leadership: the write is one that no leader takes.

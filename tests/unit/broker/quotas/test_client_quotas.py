@@ -4,9 +4,9 @@ from quorate.broker.api import RequestContext
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.kernel.ids import Offset
-from quorate.metadata.image import MetadataImage
-from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart
-from quorate.metadata.records import ClientQuotaChanged
+from quorate.metadata.core.image import MetadataImage
+from quorate.metadata.core.quota_entities import QuotaEntity, QuotaEntityPart
+from quorate.metadata.core.records import ClientQuotaChanged
 
 WINDOW = WindowConfig(sample_count=11, sample_size_ms=1000)
 ANY_ID = (QuotaEntityPart("client-id", None),)

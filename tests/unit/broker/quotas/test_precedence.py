@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.broker.quotas.precedence import QuotaTable
-from quorate.metadata.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
+from quorate.metadata.core.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
 
 RATE = "consumer_byte_rate"
 

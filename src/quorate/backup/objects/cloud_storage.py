@@ -1,0 +1,165 @@
+"""Object storage in a bucket: S3 and what speaks its protocol, Google Cloud Storage, Azure. Built on obstore.
+
+Credentials come from the environment, as each cloud's own tools read them. Large objects go up in parts, and an upload
+that is given up is aborted so that its parts cost nothing.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from quorate.backup.errors import StorageError
+from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, object_name_parts, open_storage
+from quorate.backup.objects.storage_errors import explain
+from quorate.backup.objects.storage_url import ParsedUrl, StorageLocation
+from quorate.kernel.disk import Buffer
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+PART_BYTES = 8 * 1024 * 1024
+PARTS_IN_FLIGHT = 2  # Together with the part that is gathered: under 32 MB for a task.
+
+_RETRIES: "RetryConfig" = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+
+
+class CloudStorage:
+    def __init__(self, location: StorageLocation, parsed: ParsedUrl) -> None:
+        self.location = location
+        self._parsed = parsed
+        try:
+            self.store = _open_store(location, parsed)
+        except (BaseError, ValueError) as error:
+            raise explain(error, "open", location.url, parsed, location.endpoint) from None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return open_storage, (self.location,)
+
+    def url_of(self, name: str) -> str:
+        return f"{self.location.url.rstrip('/')}/{name}" if name else self.location.url
+
+    def check_reachable(self) -> None:
+        with self.errors_told("list", ""):
+            next(iter(obstore.list(self.store, chunk_size=1)), None)
+
+    def put_if_absent(self, name: str, content: bytes) -> None:
+        with self.errors_told("write", name):
+            obstore.put(self.store, _checked(name), content, mode="create")
+
+    def replace(self, name: str, content: bytes) -> None:
+        with self.errors_told("write", name):
+            obstore.put(self.store, _checked(name), content, mode="overwrite")
+
+    def open_upload(self, name: str) -> "CloudUpload":
+        return CloudUpload(self, name)
+
+    def read(self, name: str) -> bytes:
+        with self.errors_told("read", name):
+            found = obstore.get(self.store, _checked(name))
+            if found.meta["size"] > MAX_WHOLE_OBJECT_BYTES:
+                raise StorageError(
+                    f"{self.url_of(name)} has {found.meta['size']} bytes, more than any object of its kind"
+                )
+            return bytes(found.bytes())
+
+    def read_range(self, name: str, position: int, length: int) -> Buffer:
+        if length == 0:
+            return b""
+        with self.errors_told("read", name):
+            return memoryview(obstore.get_range(self.store, _checked(name), start=position, length=length))
+
+    def info(self, name: str) -> ObjectInfo:
+        with self.errors_told("read", name):
+            return _info(obstore.head(self.store, _checked(name)))
+
+    def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        with self.errors_told("list", prefix):
+            for chunk in obstore.list(self.store, prefix or None):
+                for meta in chunk:
+                    yield _info(meta)
+
+    def folders(self) -> list[str]:
+        with self.errors_told("list", ""):
+            result = obstore.list_with_delimiter(self.store)
+            return sorted(folder.strip("/").rpartition("/")[2] for folder in result["common_prefixes"])
+
+    def delete(self, name: str) -> None:
+        with self.errors_told("delete", name), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self.store, _checked(name))
+
+    @contextmanager
+    def errors_told(self, action: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise explain(error, action, self.url_of(name), self._parsed, self.location.endpoint) from None
+
+
+class CloudUpload:
+    def __init__(self, storage: CloudStorage, name: str) -> None:
+        self._storage = storage
+        self._name = name
+        self._writer = obstore.open_writer(
+            storage.store, _checked(name), buffer_size=PART_BYTES, max_concurrency=PARTS_IN_FLIGHT
+        )
+        self._ended = False
+
+    def write(self, pieces: Iterable[Buffer]) -> None:
+        with self._storage.errors_told("write", self._name):
+            for piece in pieces:
+                # The writer keeps what it is given until the part is sent; the caller may change it before that.
+                self._writer.write(piece if isinstance(piece, bytes) else bytes(piece))
+
+    def complete(self) -> None:
+        with self._storage.errors_told("write", self._name):
+            self._writer.close()
+        self._ended = True
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        # Left with an exception, the writer aborts its multipart upload; closed, it would complete it.
+        with contextlib.suppress(Exception):
+            self._writer.__exit__(InterruptedError, InterruptedError("given up"), None)
+
+
+def _open_store(location: StorageLocation, parsed: ParsedUrl) -> "ObjectStore":
+    endpoint = location.endpoint
+    prefix = parsed.path or None
+    options: ClientConfig = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
+    if endpoint is not None and endpoint.startswith("http://"):
+        options["allow_http"] = True
+    if parsed.scheme == "s3":
+        if endpoint is None:
+            return S3Store(parsed.bucket, prefix=prefix, client_options=options, retry_config=_RETRIES)
+        return S3Store(parsed.bucket, prefix=prefix, endpoint=endpoint, client_options=options, retry_config=_RETRIES)
+    if parsed.scheme == "gs":
+        if endpoint is None:
+            return GCSStore(parsed.bucket, prefix=prefix, client_options=options, retry_config=_RETRIES)
+        return GCSStore(parsed.bucket, prefix=prefix, base_url=endpoint, client_options=options, retry_config=_RETRIES)
+    if endpoint is None:
+        return AzureStore(parsed.bucket, prefix=prefix, client_options=options, retry_config=_RETRIES)
+    return AzureStore(parsed.bucket, prefix=prefix, endpoint=endpoint, client_options=options, retry_config=_RETRIES)
+
+
+def _checked(name: str) -> str:
+    object_name_parts(name)
+    return name
+
+
+def _info(meta: "ObjectMeta") -> ObjectInfo:
+    return ObjectInfo(
+        name=meta["path"], size_bytes=meta["size"], modified_ms=int(meta["last_modified"].timestamp() * 1000)
+    )

@@ -1,0 +1,103 @@
+"""Which topics of a manifest are restored, under which names and with how many partitions."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from quorate.backup.errors import ConfigError
+from quorate.backup.manifests.manifest import GapReason, Manifest, PartitionEntry, TopicEntry
+from quorate.backup.restore.config import RestoreSection
+from quorate.backup.restore.topic_configs import final_configs
+from quorate.kernel.ids import TopicName
+
+
+class SelectedTopic(msgspec.Struct, frozen=True, kw_only=True):
+    source: TopicEntry
+    target: TopicName
+    partition_count: int  # Of the target.
+    is_rehashed: bool  # Records go by key, since the target has another number of partitions.
+    configs: dict[str, str]
+    partitions: list[PartitionEntry]  # Of the source, those that are wanted.
+
+
+def select_topics(manifest: Manifest, restore: RestoreSection) -> list[SelectedTopic]:
+    names = sorted({topic.name for topic in manifest.topics})
+    for key, asked in _names_asked_for(restore):
+        if asked not in names:
+            raise ConfigError(f"restore.{key} names topic {asked}, which manifest {manifest.number} does not hold")
+    selected = []
+    for name in names:
+        entry = _life(manifest, name, restore.generations.get(name))
+        if restore.topics.selects(name, is_internal=entry.is_internal):
+            selected.append(_select(entry, restore))
+    _refuse_doubles(selected)
+    if not selected:
+        raise ConfigError(f"restore.topics selects nothing of the topics in manifest {manifest.number}")
+    return selected
+
+
+def lost_offsets(topic: SelectedTopic) -> int:
+    """How many offsets were there when the backup ran, and are not in it."""
+    lost = 0
+    for partition in topic.partitions:
+        gaps = [gap for gap in partition.gaps if gap.reason is not GapReason.EMPTY]
+        lost += sum(gap.end_offset - gap.start_offset for gap in gaps)
+        lost += max(0, partition.captured_end_offset - partition.end_offset)
+    return lost
+
+
+def missing_partitions(topic: SelectedTopic) -> int:
+    """Partitions of the source that the backup never reached."""
+    return topic.source.partition_count - len(topic.source.partitions)
+
+
+def _names_asked_for(restore: RestoreSection) -> Iterator[tuple[str, str]]:
+    for name in restore.topics.include:
+        if not any(mark in name for mark in "*?["):
+            yield "topics.include", name
+    for key in ("topic_mapping", "partitions", "generations", "partition_counts"):
+        for name in getattr(restore, key):
+            yield key, name
+
+
+def _life(manifest: Manifest, name: TopicName, generation: int | None) -> TopicEntry:
+    lives = {topic.generation: topic for topic in manifest.topics if topic.name == name}
+    if generation is None:
+        return lives[max(lives)]
+    if generation not in lives:
+        known = ", ".join(str(number) for number in sorted(lives))
+        raise ConfigError(f"restore.generations: topic {name} has no generation {generation}, only {known}")
+    return lives[generation]
+
+
+def _select(entry: TopicEntry, restore: RestoreSection) -> SelectedTopic:
+    count = restore.partition_counts.get(entry.name, entry.partition_count)
+    if restore.preserve_offsets and count != entry.partition_count:
+        raise ConfigError(
+            f"restore.preserve_offsets keeps records in their partitions: leave topic {entry.name} out of "
+            "restore.partition_counts"
+        )
+    wanted = restore.partitions.get(entry.name)
+    held = {partition.partition for partition in entry.partitions}
+    for index in wanted or []:
+        if index not in held:
+            raise ConfigError(f"restore.partitions: the backup holds no partition {index} of topic {entry.name}")
+    return SelectedTopic(
+        source=entry,
+        target=TopicName(restore.topic_mapping.get(entry.name, entry.name)),
+        partition_count=count,
+        is_rehashed=count != entry.partition_count,
+        configs=final_configs(entry.configs, restore.topic_configs),
+        partitions=[each for each in entry.partitions if wanted is None or each.partition in wanted],
+    )
+
+
+def _refuse_doubles(selected: list[SelectedTopic]) -> None:
+    sources: dict[str, str] = {}
+    for topic in selected:
+        other = sources.setdefault(topic.target, topic.source.name)
+        if other != topic.source.name:
+            raise ConfigError(
+                f"topics {other} and {topic.source.name} would both be restored as {topic.target}: "
+                "give one of them another name in restore.topic_mapping"
+            )

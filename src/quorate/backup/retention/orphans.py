@@ -1,0 +1,36 @@
+"""Objects that no manifest names: left by attempts that lost, runs that were killed, uploads cut short.
+
+List the objects before reading the manifests: then whatever a run commits in between is named in time.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.objects.names import checkpoint_name, manifest_number, pruned_range, run_of
+from quorate.backup.objects.storage import ObjectInfo
+
+
+def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -> list[ObjectInfo]:
+    """Of all objects in the backup's folder those that are neither manifests nor named by any, however old."""
+    named: set[str] = set()
+    for manifest in manifests:
+        named |= manifest.object_names()
+        named.add(checkpoint_name(manifest.number))
+    return [each for each in objects if each.name not in named and not _is_about_manifests(each.name)]
+
+
+def _is_about_manifests(name: str) -> bool:
+    return manifest_number(name) is not None or pruned_range(name) is not None
+
+
+def old_enough(orphans: Iterable[ObjectInfo], *, now_ms: int, safe_age_ms: int) -> Iterator[ObjectInfo]:
+    """Those that may be deleted. A younger one may belong to a run that has yet to commit, and with it all of its run.
+
+    A run may take longer than the safe age; it is at work for as long as it writes something within that time.
+    """
+    runs: dict[str, list[ObjectInfo]] = {}
+    for each in orphans:
+        runs.setdefault(run_of(each.name) or each.name, []).append(each)
+    for objects in runs.values():
+        if now_ms - max(each.modified_ms for each in objects) >= safe_age_ms:
+            yield from objects

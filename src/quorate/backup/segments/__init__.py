@@ -1,0 +1,1 @@
+"""Segments: the objects that hold record batches, written, read and verified."""

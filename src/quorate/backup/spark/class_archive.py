@@ -1,0 +1,95 @@
+"""Spark's loaded classes, kept between runs, so that the JVM starts in half the time (application class data sharing).
+
+A run maps the archive where there is one. The first that finds none starts ``class_recording`` in the background when
+its own work is done: writing an archive takes up to minutes, for which nobody waits. It is tried once, and again only
+after a week. Where the cache cannot be written, runs start slowly and say nothing. Does I/O.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import quorate
+from quorate.backup.spark.spark_settings import QUICK_START_JVM_OPTIONS
+
+_QUIET = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+_TRIED_AGAIN_AFTER_S = 7 * 24 * 3600
+_RECORDING = (sys.executable, "-m", "quorate.backup.spark.class_recording")
+
+
+class ClassArchive:
+    """One file, named by everything that its content depends on."""
+
+    def __init__(self, folder: Path, ingredients: list[str]) -> None:
+        digest = hashlib.sha256("\n".join(ingredients).encode()).hexdigest()[:16]
+        self.path = folder / f"spark-classes-{digest}.jsa"
+        self._draft = self.path.with_suffix(".draft")
+        self._attempt = self.path.with_suffix(".attempt")
+
+    def jvm_options(self) -> list[str]:
+        """Options that use the archive, where there is one."""
+        return [f"-XX:SharedArchiveFile={self.path}", "-Xshare:auto", *_QUIET] if self.path.is_file() else []
+
+    def recording_options(self) -> list[str]:
+        """Options with which a JVM writes the archive at its end."""
+        return [f"-XX:ArchiveClassesAtExit={self._draft}", *_QUIET]
+
+    def begin_attempt(self) -> bool:
+        """Whether the caller is the one to record it: nobody else tries at the same time, or soon after."""
+        if self.path.is_file():
+            return False
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if time.time() - self._attempt.stat().st_mtime > _TRIED_AGAIN_AFTER_S:
+                self._attempt.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        try:
+            self._attempt.open("x").close()
+        except OSError:
+            return False
+        return True
+
+    def keep(self) -> None:
+        """Call when the JVM that recorded it has ended in good order."""
+        with suppress(OSError):
+            self._draft.replace(self.path)
+            self._attempt.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        with suppress(OSError):
+            self._draft.unlink(missing_ok=True)
+
+
+def class_archive(java: Path, environment: Mapping[str, str]) -> ClassArchive:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    ingredients = [str(java.resolve()), pyspark.__version__, str(home), *QUICK_START_JVM_OPTIONS]
+    with suppress(OSError):
+        ingredients.append((java.resolve().parent.parent / "release").read_text())
+    return ClassArchive(cache_folder(environment), ingredients)
+
+
+def record_in_background(command: Sequence[str] = _RECORDING) -> None:
+    """A process that outlives this one, and its terminal. It has no output and ends by itself."""
+    nowhere = subprocess.DEVNULL
+    paths = [str(Path(quorate.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    with suppress(OSError):
+        process = subprocess.Popen(
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment, cwd="/", start_new_session=True
+        )
+        process.returncode = 0  # Nobody waits for it: without this, its object would complain when it goes.
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "quorate"

@@ -1,0 +1,128 @@
+"""One compaction of a backup, on the driver: plan, merge on Spark, commit. Does I/O.
+
+Like a backup run it publishes one manifest at its end; whatever ends it before leaves only objects that no manifest
+names. Where another run was faster, the merges are put on top of what that one committed.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from quorate.backup.errors import BackupError, CommitConflict
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
+from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.spark.cluster_capture import now_ms
+from quorate.backup.spark.compact_task import CompactSettings, CompactTask, MergeAnswer
+from quorate.backup.spark.restore_tasks import pack_by_bytes
+from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+
+_MAX_COMMITS = 20
+
+
+class CompactWatcher(JobWatcher, Protocol):
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        """A job of so many tasks is about to run."""
+        ...
+
+
+class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
+    backup_id: str
+    manifest_number: int
+    compacted_from: int | None  # None: there was nothing to merge, and nothing was committed.
+    segments_before: int  # Those that were merged.
+    segments_after: int
+    size_bytes: int
+    faults: list[str]
+    seconds: float
+
+
+class CompactRun:
+    """``location`` is the backup's own folder. Spark is started when there is something to merge."""
+
+    def __init__(self, location: StorageLocation, catalog: ManifestCatalog, spark: Callable[[], SparkDriver]) -> None:
+        self._location = location
+        self._catalog = catalog
+        self._spark = spark
+
+    def run(
+        self, watcher: CompactWatcher, *, min_segment_bytes: int, max_segment_bytes: int, fan_in: int | None = None
+    ) -> CompactReport:
+        started = time.monotonic()
+        run_id = uuid.uuid4().hex
+        watcher.phase("planning")
+        manifest = self._newest()
+        groups = plan_merges(
+            manifest, min_segment_bytes=min_segment_bytes, max_segment_bytes=max_segment_bytes, fan_in=fan_in
+        )
+        answers = self._merge(groups, manifest, run_id, watcher)
+        merges = [Merge(group=each.group, merged=each.merged) for each in answers if each.merged is not None]
+        watcher.phase("committing")
+        committed, taken = self._commit(merges, run_id)
+        return CompactReport(
+            backup_id=committed.backup_id,
+            manifest_number=committed.number,
+            compacted_from=committed.compacted_from if taken else None,
+            segments_before=sum(len(merge.group.segments) for merge in taken),
+            segments_after=len(taken),
+            size_bytes=sum(merge.merged.size_bytes for merge in taken),
+            faults=_lasting_faults(answers, committed),
+            seconds=time.monotonic() - started,
+        )
+
+    def _newest(self) -> Manifest:
+        manifest = self._catalog.latest()
+        if manifest is None:
+            raise BackupError(f"there is no backup {self._catalog.backup_id} in {self._location.url}")
+        return manifest
+
+    def _merge(
+        self, groups: list[MergeGroup], manifest: Manifest, run_id: str, watcher: CompactWatcher
+    ) -> list[MergeAnswer]:
+        if not groups:
+            return []
+        self._catalog.probe(run_id)
+        tasks = pack_by_bytes(groups, lambda group: group.size_bytes)
+        settings = CompactSettings(
+            run_id=run_id,
+            cluster_id=manifest.cluster_id,
+            location=self._location,
+            codec=FrameCodec[manifest.settings.compression.upper()],
+        )
+        spark = self._spark()
+        watcher.begins("compact", [sum(group.size_bytes for group in task) for task in tasks])
+        rows = spark.run(CompactTask(settings), [msgspec.msgpack.encode(task) for task in tasks], watcher)
+        return [answer for row in rows for answer in msgspec.msgpack.decode(row, type=list[MergeAnswer])]
+
+    def _commit(self, merges: list[Merge], run_id: str) -> tuple[Manifest, list[Merge]]:
+        """The newest manifest, and the merges that it has of these."""
+        for _ in range(_MAX_COMMITS):
+            newest, number = self._catalog.head()
+            if newest is None:
+                raise BackupError(f"backup {self._catalog.backup_id} was deleted meanwhile")
+            manifest, taken = compacted(newest, merges, number=number, run_id=run_id, created_ms=now_ms())
+            if not taken:
+                return newest, []
+            try:
+                self._catalog.publish(manifest, [merge.merged for merge in taken])
+            except CommitConflict:
+                continue
+            return manifest, taken
+        raise CommitConflict(
+            f"other runs of backup {self._catalog.backup_id} were faster {_MAX_COMMITS} times; nothing was compacted"
+        )
+
+
+def _lasting_faults(answers: Sequence[MergeAnswer], newest: Manifest) -> list[str]:
+    """Segments that a prune took, because a later run needs them no more, are no fault."""
+    named = newest.object_names()
+    return [
+        each.fault
+        for each in answers
+        if each.fault is not None and all(segment.name in named for segment in each.group.segments)
+    ]

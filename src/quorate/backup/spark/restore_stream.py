@@ -1,0 +1,117 @@
+"""The batches of one target partition from any offset on, read from the backup's segments. Does I/O.
+
+The target offset of a record is its number among the partition's records, or the offset that it had at the source.
+Which record stands at an offset never depends on where the reading begins, nor on who reads.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from quorate.backup.manifests.manifest import SegmentEntry
+from quorate.backup.objects.storage import ObjectStorage, StoredObject
+from quorate.backup.restore.batches import (
+    RecordRules,
+    RestoredBatch,
+    as_produced,
+    header_of,
+    restored_batches,
+    without_first,
+)
+from quorate.backup.restore.placement import PlacedBatch, placed_batches
+from quorate.backup.restore.survey import live_batches
+from quorate.backup.restore.transactions import ExcludedTransaction, Exclusions
+from quorate.backup.segments.reader import SegmentReader
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+
+_FIRST_OFFSET: Final = Offset(0)
+
+
+class SourceSegments(msgspec.Struct, frozen=True, kw_only=True):
+    rules: RecordRules
+    excluded: list[ExcludedTransaction]
+    segments: list[SegmentEntry]
+    segment_counts: list[int]  # Records for the target partition in each.
+
+
+class PartitionAssignment(msgspec.Struct, frozen=True, kw_only=True):
+    """One target partition to be written."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    sources: list[SourceSegments]
+    end_offset: Offset | None = None  # Of the log, where records keep their offsets.
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.record_count if self.end_offset is None else self.end_offset
+
+    @property
+    def record_count(self) -> int:
+        return sum(count for source in self.sources for count in source.segment_counts)
+
+    @property
+    def estimated_bytes(self) -> int:
+        return sum(segment.batch_bytes for source in self.sources for segment in source.segments)
+
+
+def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offset: int) -> Iterator[PlacedBatch]:
+    """What a producer sends from a target offset on."""
+    if assignment.end_offset is None:
+        for batch in batches_from(storage, assignment, offset):
+            count = batch.record_count
+            yield PlacedBatch(as_produced(batch), count, count)
+    else:
+        start = Offset(offset)
+        yield from placed_batches(_batches_at(storage, assignment, start), start, assignment.end_offset)
+
+
+def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, position: int) -> Iterator[RestoredBatch]:
+    """Segments that lie wholly before the position are not read."""
+    left_out = position
+    for source in assignment.sources:
+        exclusions = Exclusions(source.excluded)
+        for entry, count in zip(source.segments, source.segment_counts, strict=True):
+            if left_out >= count:
+                left_out -= count
+                continue
+            for batch in _segment_batches(storage, entry, source, exclusions, assignment.partition):
+                if not left_out:
+                    yield batch
+                elif left_out >= batch.record_count:
+                    left_out -= batch.record_count
+                else:
+                    yield from without_first(batch, left_out, source.rules)
+                    left_out = 0
+
+
+def _batches_at(storage: ObjectStorage, assignment: PartitionAssignment, offset: Offset) -> Iterator[RestoredBatch]:
+    """Those with records at or after the offset, which they keep."""
+    for source in assignment.sources:
+        exclusions = Exclusions(source.excluded)
+        for entry in source.segments:
+            if entry.end_offset > offset:
+                yield from _segment_batches(
+                    storage, entry, source, exclusions, assignment.partition, from_offset=offset
+                )
+
+
+def _segment_batches(
+    storage: ObjectStorage,
+    entry: SegmentEntry,
+    source: SourceSegments,
+    exclusions: Exclusions,
+    target: PartitionIndex,
+    *,
+    from_offset: Offset = _FIRST_OFFSET,
+) -> Iterator[RestoredBatch]:
+    reader = SegmentReader(StoredObject(storage, entry.name, entry.size_bytes))
+    # Frames have a CRC over all of their batches, whose own were checked when they were copied.
+    for batch in live_batches(entry, reader.batches()):
+        header = header_of(batch)
+        if header is not None and (header.is_control or exclusions.covers(header)):
+            continue
+        for restored in restored_batches(batch, header, source.rules, max(entry.start_offset, from_offset)):
+            if restored.target == target:
+                yield restored

@@ -1,0 +1,132 @@
+"""Opens a Spark session: on a local master, on a cluster, or on a Spark Connect server. Does I/O.
+
+The same jobs run on all three. The first two have a JVM of their own, whose log goes to a file; it is shown only where
+Spark itself fails.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from quorate.backup.spark.class_archive import class_archive, record_in_background
+from quorate.backup.spark.java import find_java
+from quorate.backup.spark.package_zip import write_package_zip
+from quorate.backup.spark.spark_driver import OpenedSpark
+from quorate.backup.spark.spark_settings import SparkSettings, spark_conf
+from quorate.kernel.errors import QuorateError
+
+_JVM_EXIT_TIMEOUT_S = 5
+_STANDALONE = "spark://"
+_CONNECT_PORT = 15002
+_CONNECT_TIMEOUT_S = 10
+
+
+@contextlib.contextmanager
+def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
+    """A session inside the block. ``say`` tells the user of what takes a while."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise QuorateError("this needs Spark: pip install 'quorate[backup]'") from None
+    _silence_py4j()
+    warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
+    with tempfile.TemporaryDirectory(prefix="quorate-spark-") as folder:
+        if settings.remote is not None:
+            opened = _connect(settings, settings.remote, Path(folder))
+        else:
+            opened = _launch(settings, name, Path(folder), say)
+        with opened as driver:
+            yield driver
+
+
+def _silence_py4j() -> None:
+    """It reports every connection that a stopping JVM closes, and every call that a stop interrupts, with tracebacks.
+
+    Some of that goes to its own logger, some to the root logger.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)  # A filter of a logger sees only what is logged on that very one.
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+@contextlib.contextmanager
+def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
+    from quorate.backup.spark.classic_driver import ClassicDriver
+    from quorate.backup.spark.driver_jvm import DriverJvm
+
+    _check_master(settings.master)
+    archive = class_archive(find_java(os.environ), os.environ) if settings.keeps_classes else None
+    package_zip = None if settings.is_local else write_package_zip(folder)
+    conf = spark_conf(settings, archive.jvm_options() if archive else [], folder=folder, package_zip=package_zip)
+    jvm = DriverJvm(folder)
+    try:
+        yield ClassicDriver(jvm.start(conf, name), say)
+        jvm.stop(_JVM_EXIT_TIMEOUT_S)
+    finally:
+        jvm.kill()  # Whatever is left of it: after an interrupt, all.
+    if archive is not None and archive.begin_attempt():
+        say("Spark's classes are being kept in the background, once, so that it starts in half the time from now on")
+        record_in_background()
+
+
+@contextlib.contextmanager
+def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[OpenedSpark]:
+    try:
+        from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
+
+        from quorate.backup.spark.connect_driver import ConnectDriver
+    except ImportError as error:
+        raise QuorateError(f"--remote needs Spark Connect: pip install 'quorate[connect]' ({error})") from None
+    from pyspark.sql import SparkSession
+
+    from quorate.backup.spark.driver_jvm import first_line
+
+    try:
+        _check_listening(remote)
+        session: Any = SparkSession.builder.remote(remote).create()
+        for key, value in settings.conf.items():
+            session.conf.set(key, value)
+        session.addArtifacts(str(write_package_zip(folder)), pyfile=True)
+    except Exception as error:
+        raise QuorateError(f"no Spark Connect session with {remote}: {first_line(error)}") from None
+    try:
+        yield ConnectDriver(session)
+    finally:
+        with contextlib.suppress(Exception):
+            session.stop()
+        # Set by the session, and taken by every later one in this process for "on Connect".
+        for variable in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+            os.environ.pop(variable, None)
+
+
+def _check_master(master: str) -> None:
+    """A standalone master; the session itself would try for a minute, and say nothing."""
+    if not master.startswith(_STANDALONE):
+        return
+    failures = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            failures.append(f"{address}: {error}")
+        else:
+            return
+    raise QuorateError(f"no Spark master answers at {master}: {'; '.join(failures)}")
+
+
+def _check_listening(remote: str) -> None:
+    """The session itself would try for ten minutes."""
+    address = urlsplit(remote)
+    host, port = address.hostname or "", address.port or _CONNECT_PORT
+    socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()

@@ -1,0 +1,68 @@
+"""Which Spark a job runs on, and with which settings."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+# A local master without a second number does not retry: one killed Python worker would end the whole job.
+TASK_ATTEMPTS = 4
+_LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
+_DAEMON_MODULE = "quorate.backup.spark.worker_daemon"
+
+_QUICK_START_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.adaptive.enabled": "false",  # Nothing to adapt: the number of tasks is the plan's.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.locality.wait": "0s",
+    "spark.log.level": "ERROR",
+}
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
+QUICK_START_JVM_OPTIONS = (_FIRST_COMPILER_ONLY, "-XX:+UseSerialGC")
+
+
+#: Among the settings of Spark, since those can be given everywhere: in files and on the command line.
+KEEP_CLASSES = "spark.quorate.keepClasses"
+
+
+class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    master: str = "local[*]"
+    remote: str | None = None  # A Spark Connect server; then ``master`` means nothing.
+    conf: dict[str, str] = {}
+    rows_pass_jvm: bool = False  # Worth the JVM's better compiler, which takes its time to get going.
+
+    @property
+    def is_local(self) -> bool:
+        return self.remote is None and (self.master == "local" or self.master.startswith("local["))
+
+    @property
+    def keeps_classes(self) -> bool:
+        """Whether what the JVM has loaded is kept for the next start."""
+        return self.conf.get(KEEP_CLASSES, "true").strip().lower() != "false"
+
+
+def effective_master(master: str) -> str:
+    """``local[2]`` becomes ``local[2,4]``; everything else stays."""
+    match = _LOCAL_MASTER.fullmatch(master.strip())
+    return f"local[{match[1] or 1},{TASK_ATTEMPTS}]" if match else master
+
+
+def spark_conf(
+    settings: SparkSettings, jvm_options: list[str], *, folder: Path, package_zip: Path | None
+) -> dict[str, str]:
+    """All that the session is started with; what the user set wins. ``folder`` is deleted after the session."""
+    conf = dict(_QUICK_START_CONF)
+    conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    conf["spark.master"] = effective_master(settings.master)
+    own_options = [
+        option for option in QUICK_START_JVM_OPTIONS if option != _FIRST_COMPILER_ONLY or not settings.rows_pass_jvm
+    ]
+    conf["spark.driver.extraJavaOptions"] = " ".join([*own_options, *jvm_options])
+    if settings.is_local:
+        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+        conf["spark.python.daemon.module"] = _DAEMON_MODULE
+        conf["spark.local.dir"] = str(folder)
+    if package_zip is not None:
+        conf["spark.submit.pyFiles"] = str(package_zip)
+    return conf | settings.conf

@@ -1,0 +1,137 @@
+"""Checks the objects of a backup against its manifests, and names every one that is damaged. Does I/O.
+
+The quick check compares presence, size and SHA-256, runs on threads here, and says nothing of records. The deep one
+opens every frame and checks every batch, and runs on Spark. Manifests were checked against themselves when the
+inventory was taken.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from quorate.backup.errors import BackupError, DamagedSegment, StorageError
+from quorate.backup.manifests.catalog import ManifestCatalog
+from quorate.backup.manifests.manifest import SegmentEntry
+from quorate.backup.objects.names import is_segment_name
+from quorate.backup.objects.storage import ObjectStorage, StoredObject, open_storage
+from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.segments.verification import verify_deeply, verify_hash
+from quorate.backup.spark.backup_inventory import Damage, Inventory
+from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+from quorate.backup.spark.task_progress import Report, ignore
+from quorate.backup.spark.task_runner import FinishedTask, Outcome
+
+_THREADS = 4
+_TASK_BYTES = 128 * 1024 * 1024
+_SEGMENTS_PER_TASK = 1000
+
+
+class VerificationReport(msgspec.Struct, frozen=True, kw_only=True):
+    backup_id: str
+    manifest_number: int
+    deep: bool
+    newest_only: bool
+    manifests: int
+    unreadable_manifests: int  # What only they name is not known.
+    objects: int  # Without the manifests.
+    record_count: int | None  # Of data, in the objects that are sound; None where no batch was opened.
+    size_bytes: int  # Of the objects that are sound.
+    damages: list[Damage]
+
+
+class DeepCheck:
+    """The work of a job: called with the encoded entries of some segments, returns what is wrong with them."""
+
+    def __init__(self, location: StorageLocation) -> None:
+        self._location = location
+
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
+        entries = msgspec.msgpack.decode(task, type=list[SegmentEntry])
+        storage = open_storage(self._location)
+        damages: list[Damage] = []
+        for entry in entries:
+            damage = _check(storage, entry, verify_deeply)
+            damages += [] if damage is None else [damage]
+            report(entry.size_bytes, _data_records(entry))
+        size_bytes, records = sum(each.size_bytes for each in entries), sum(_data_records(each) for each in entries)
+        return Outcome(msgspec.msgpack.encode(damages), size_bytes, records)
+
+
+def verify_quickly(storage: ObjectStorage, inventory: Inventory, watcher: JobWatcher) -> VerificationReport:
+    damages: list[Damage] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda entry: _check(storage, entry, verify_hash), inventory.segments)
+        for index, (entry, damage) in enumerate(zip(inventory.segments, found, strict=True)):
+            damages += [] if damage is None else [damage]
+            watcher.tasks_finished([FinishedTask(index, entry.size_bytes, 0)], index + 1)
+    return _report(inventory, damages, deep=False)
+
+
+def verify_on_spark(
+    spark: SparkDriver, location: StorageLocation, inventory: Inventory, watcher: JobWatcher
+) -> VerificationReport:
+    tasks = [msgspec.msgpack.encode(task) for task in pack_segments(inventory.segments)]
+    rows = spark.run(DeepCheck(location), tasks, watcher) if tasks else []
+    damages = [damage for row in rows for damage in msgspec.msgpack.decode(row, type=list[Damage])]
+    return _report(inventory, damages, deep=True)
+
+
+def without_pruned(report: VerificationReport, catalog: ManifestCatalog) -> VerificationReport:
+    """The report without objects that no manifest names any more: a prune took them while they were verified."""
+    if not any(is_segment_name(damage.name) for damage in report.damages):
+        return report
+    try:
+        named = {name for manifest in catalog.history() for name in manifest.object_names()}
+    except BackupError:
+        return report  # What a manifest that cannot be read names is not known.
+    damages = [each for each in report.damages if each.name in named or not is_segment_name(each.name)]
+    return msgspec.structs.replace(report, damages=damages)
+
+
+def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
+    """Tasks of about equal size, the largest segments first."""
+    tasks: list[list[SegmentEntry]] = []
+    open_bytes = 0
+    for entry in sorted(entries, key=lambda entry: -entry.size_bytes):
+        if not tasks or open_bytes + entry.size_bytes > _TASK_BYTES or len(tasks[-1]) == _SEGMENTS_PER_TASK:
+            tasks.append([])
+            open_bytes = 0
+        tasks[-1].append(entry)
+        open_bytes += entry.size_bytes
+    return tasks
+
+
+def _check(
+    storage: ObjectStorage, entry: SegmentEntry, verify: Callable[[StoredObject, SegmentEntry], object]
+) -> Damage | None:
+    try:
+        verify(StoredObject(storage, entry.name), entry)
+    except DamagedSegment as error:
+        return Damage(name=entry.name, message=str(error))
+    except StorageError as error:
+        return Damage(name=entry.name, message=f"segment {entry.name} cannot be read: {error}")
+    except BackupError as error:
+        return Damage(name=entry.name, message=f"segment {entry.name} is damaged: {error}")
+    return None
+
+
+def _data_records(entry: SegmentEntry) -> int:
+    return entry.record_count - entry.control_record_count
+
+
+def _report(inventory: Inventory, damages: list[Damage], *, deep: bool) -> VerificationReport:
+    damaged = {damage.name for damage in damages}
+    sound = [entry for entry in inventory.segments if entry.name not in damaged]
+    return VerificationReport(
+        backup_id=inventory.backup_id,
+        manifest_number=inventory.manifest_number,
+        deep=deep,
+        newest_only=inventory.newest_only,
+        manifests=inventory.manifest_count,
+        unreadable_manifests=inventory.unreadable_count,
+        objects=len(inventory.segments),
+        record_count=sum(map(_data_records, sound)) if deep else None,
+        size_bytes=sum(entry.size_bytes for entry in sound),
+        damages=sorted([*inventory.damages, *damages], key=lambda damage: damage.name),
+    )

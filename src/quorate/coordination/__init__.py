@@ -1,0 +1,1 @@
+"""Coordinators of groups and of transactions: one partition of an internal topic is the log of each."""

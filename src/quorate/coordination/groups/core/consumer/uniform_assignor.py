@@ -1,0 +1,106 @@
+"""The uniform assignor: members get as many partitions as one another, and keep those they had.
+
+Balance is taken as far as subscriptions allow: what is returned has the smallest possible sum of squared loads. A load
+moves along a chain of members where no single move helps: from one to the next that may read a partition of it.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from quorate.coordination.groups.core.consumer.assignment_problem import AssignmentProblem
+from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions
+from quorate.kernel.ids import MemberId, PartitionIndex, TopicId
+
+
+def assign_uniformly(problem: AssignmentProblem) -> Mapping[MemberId, Partitions]:
+    balancing = _Balancing(problem)
+    balancing.keep_previous()
+    balancing.hand_out_the_rest()
+    balancing.even_out()
+    return balancing.result()
+
+
+class _Balancing:
+    def __init__(self, problem: AssignmentProblem) -> None:
+        self._problem = problem
+        self._subscribers = problem.subscribers()
+        # The indexes that each member has of each topic; dictionaries keep the order in which they came.
+        self._owned: dict[MemberId, dict[TopicId, dict[PartitionIndex, None]]] = {
+            member_id: {} for member_id in problem.subscriptions
+        }
+        self._loads = dict.fromkeys(problem.subscriptions, 0)
+        self._taken: set[AssignedPartition] = set()
+
+    def result(self) -> dict[MemberId, Partitions]:
+        return {
+            member_id: frozenset(
+                AssignedPartition(topic_id, index) for topic_id, indexes in topics.items() for index in indexes
+            )
+            for member_id, topics in self._owned.items()
+        }
+
+    def keep_previous(self) -> None:
+        for member_id, topics in self._problem.subscriptions.items():
+            for partition in sorted(self._problem.previous.get(member_id, ())):
+                exists = partition.partition < self._problem.partition_counts.get(partition.topic_id, 0)
+                if exists and partition.topic_id in topics and partition not in self._taken:
+                    self._give(member_id, partition)
+
+    def hand_out_the_rest(self) -> None:
+        """To the least loaded first; topics that few may read come before those that have more room to choose."""
+        for topic_id, subscribers in sorted(self._subscribers.items(), key=lambda item: (len(item[1]), item[0])):
+            rest = [
+                partition
+                for index in range(self._problem.partition_counts[topic_id])
+                if (partition := AssignedPartition(topic_id, PartitionIndex(index))) not in self._taken
+            ]
+            for partition in rest:
+                self._give(min(subscribers, key=self._loads.__getitem__), partition)
+
+    def even_out(self) -> None:
+        settled: set[MemberId] = set()
+        while len(settled) < len(self._loads):
+            heaviest = max((each for each in self._loads if each not in settled), key=self._loads.__getitem__)
+            came_by, reached = self._reachable(heaviest, settled)
+            lightest = min(reached, key=self._loads.__getitem__)
+            if self._loads[lightest] + 1 < self._loads[heaviest]:
+                self._shift(heaviest, lightest, came_by)
+            else:
+                # Nobody whom the heaviest can reach is much lighter, so none of them can help anybody else either.
+                settled.update(reached)
+
+    def _reachable(
+        self, start: MemberId, settled: set[MemberId]
+    ) -> tuple[dict[MemberId, tuple[MemberId, TopicId]], list[MemberId]]:
+        """Everybody to whom load of ``start`` can go, over others; with who passes it on, and of which topic."""
+        came_by: dict[MemberId, tuple[MemberId, TopicId]] = {}
+        seen_topics: set[TopicId] = set()
+        reached, queue = [start], deque([start])
+        while queue:
+            member_id = queue.popleft()
+            for topic_id, indexes in self._owned[member_id].items():
+                if not indexes or topic_id in seen_topics:
+                    continue
+                seen_topics.add(topic_id)
+                for other in self._subscribers[topic_id]:
+                    if other != start and other not in came_by and other not in settled:
+                        came_by[other] = (member_id, topic_id)
+                        reached.append(other)
+                        queue.append(other)
+        return came_by, reached
+
+    def _shift(self, start: MemberId, end: MemberId, came_by: Mapping[MemberId, tuple[MemberId, TopicId]]) -> None:
+        """One partition moves over each step of the chain, from its end backwards."""
+        receiver = end
+        while receiver != start:
+            giver, topic_id = came_by[receiver]
+            # What came last goes first: a partition that the member had before is given up only if no other is left.
+            index, _ = self._owned[giver][topic_id].popitem()
+            self._loads[giver] -= 1
+            self._give(receiver, AssignedPartition(topic_id, index))
+            receiver = giver
+
+    def _give(self, member_id: MemberId, partition: AssignedPartition) -> None:
+        self._owned[member_id].setdefault(partition.topic_id, {})[partition.partition] = None
+        self._loads[member_id] += 1
+        self._taken.add(partition)

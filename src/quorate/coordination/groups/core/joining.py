@@ -1,0 +1,171 @@
+"""JoinGroup: who is let into a group, and when that starts a rebalance."""
+
+from uuid import UUID
+
+from quorate.coordination.groups.core.classic_group import ClassicGroup
+from quorate.coordination.groups.core.commands import NO_MEMBER_ID, JoinGroup, JoinGroupResult
+from quorate.coordination.groups.core.effects import (
+    AppendRecords,
+    CancelTimer,
+    Effect,
+    Reply,
+    ReplyWhenDurable,
+    SessionTimer,
+    SetTimer,
+    Token,
+)
+from quorate.coordination.groups.core.group_state import GroupState
+from quorate.coordination.groups.core.member import Member
+from quorate.coordination.groups.core.records import group_record
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import MemberId
+
+
+def join(group: ClassicGroup, token: Token, command: JoinGroup, new_id: UUID, now_ms: int) -> list[Effect]:
+    config = group.config
+    if not config.min_session_timeout_ms <= command.session_timeout_ms <= config.max_session_timeout_ms:
+        return _refuse(token, ErrorCode.INVALID_SESSION_TIMEOUT, command.member_id)
+    if not _has_room_for(group, command.member_id):
+        return _turn_away(group, token, command, now_ms)
+    if not _speaks_with(group, command):
+        return _refuse(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, command.member_id)
+    if command.member_id == NO_MEMBER_ID:
+        return _join_without_id(group, token, command, new_id, now_ms)
+    return _join_with_id(group, token, command, now_ms)
+
+
+def _refuse(token: Token, error: ErrorCode, member_id: MemberId) -> list[Effect]:
+    return [Reply(token=token, result=JoinGroupResult(error=error, member_id=member_id))]
+
+
+def _has_room_for(group: ClassicGroup, member_id: MemberId) -> bool:
+    member = group.roster.get(member_id)
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            # An oversized group sheds members here: the first to rejoin may stay.
+            joined = member is not None and member.join_token is not None
+            return joined or group.roster.joined_count < group.config.max_group_size
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            return member is not None or len(group.roster) < group.config.max_group_size
+        case _:
+            return True
+
+
+def _turn_away(group: ClassicGroup, token: Token, command: JoinGroup, now_ms: int) -> list[Effect]:
+    effects = _refuse(token, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID)
+    if group.pending_members.pop(command.member_id, None) is not None:
+        effects.append(CancelTimer(key=SessionTimer(group_id=group.group_id, member_id=command.member_id)))
+    member = group.roster.get(command.member_id)
+    if member is not None:
+        effects += group.remove_member(member, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    return [*effects, *group.complete_join_if_all_joined(now_ms)]
+
+
+def _speaks_with(group: ClassicGroup, command: JoinGroup) -> bool:
+    names = [protocol.name for protocol in command.protocols]
+    if not command.protocol_type or not names:
+        return False
+    if not group.roster:
+        return True
+    return command.protocol_type == group.protocol_type and group.roster.agrees_with(names)
+
+
+def _join_without_id(group: ClassicGroup, token: Token, command: JoinGroup, new_id: UUID, now_ms: int) -> list[Effect]:
+    member_id = command.own_member_id(new_id)
+    if group.roster.static_member(command.group_instance_id) is not None:
+        return _replace_static_member(group, token, command, member_id, now_ms)
+    if command.group_instance_id is None and command.require_known_member_id:
+        # KIP-394: a client that gave up on its first JoinGroup must not leave a ghost behind.
+        lapses_at_ms = now_ms + command.session_timeout_ms
+        group.pending_members[member_id] = lapses_at_ms
+        key = SessionTimer(group_id=group.group_id, member_id=member_id)
+        return [SetTimer(key=key, at_ms=lapses_at_ms), *_refuse(token, ErrorCode.MEMBER_ID_REQUIRED, member_id)]
+    return _add_member(group, token, command, member_id, now_ms)
+
+
+def _join_with_id(group: ClassicGroup, token: Token, command: JoinGroup, now_ms: int) -> list[Effect]:
+    if command.group_instance_id is None and group.pending_members.pop(command.member_id, None) is not None:
+        return _add_member(group, token, command, command.member_id, now_ms)
+    error = group.roster.check(command.member_id, command.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return _refuse(token, error, command.member_id)
+    member = group.roster[command.member_id]
+    if _needs_rebalance(group, member, command):
+        effects = group.answer_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.roster.rejoin(member, command)
+        member.join_token = token
+        return [*effects, *group.rebalance(now_ms)]
+    # A retry of a request whose answer was lost: tell the member where the group stands.
+    return [Reply(token=token, result=group.generation_for(member)), *group.hear_from(member, now_ms)]
+
+
+def _needs_rebalance(group: ClassicGroup, member: Member, command: JoinGroup) -> bool:
+    match group.state:
+        case GroupState.COMPLETING_REBALANCE:
+            return member.protocols != command.protocols
+        case GroupState.STABLE:
+            # The leader joins again when what it assigns has changed, such as the partitions of a topic.
+            return member.member_id == group.roster.leader or member.protocols != command.protocols
+        case _:
+            return True
+
+
+def _add_member(
+    group: ClassicGroup, token: Token, command: JoinGroup, member_id: MemberId, now_ms: int
+) -> list[Effect]:
+    if not group.roster:
+        group.protocol_type = command.protocol_type
+    member = Member.joining(member_id, command)
+    member.join_token = token
+    group.roster.add(member)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        group.member_joined_during_initial_delay()
+    return [*group.hear_from(member, now_ms), *group.rebalance(now_ms)]
+
+
+def _replace_static_member(
+    group: ClassicGroup, token: Token, command: JoinGroup, member_id: MemberId, now_ms: int
+) -> list[Effect]:
+    """The instance restarted (KIP-345): it takes its old place, and whoever still uses the old id is fenced."""
+    member = group.roster.static_member(command.group_instance_id)
+    assert member is not None
+    old_member_id, old_metadata = member.member_id, member.metadata_for(group.protocol_name)
+    was_leader = old_member_id == group.roster.leader
+    effects = group.answer_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
+    group.roster.rejoin(member, command)
+    effects += group.rename_member(member, member_id, now_ms)
+    unchanged = (
+        group.state is GroupState.STABLE
+        and group.roster.select_protocol() == group.protocol_name
+        and member.metadata_for(group.protocol_name) == old_metadata
+    )
+    if not unchanged:
+        member.join_token = token
+        return [*effects, *group.rebalance(now_ms)]
+    result = _rejoined_without_rebalance(group, member, command, old_member_id if was_leader else None)
+    assignments = {known.member_id: known.assignment for known in group.roster}
+    record = group_record(group.group_id, group.to_stored(assignments, now_ms))
+    then = ReplyWhenDurable(token=token, command=command, result=result)
+    return [*effects, AppendRecords(records=(record,), then=then)]
+
+
+def _rejoined_without_rebalance(
+    group: ClassicGroup, member: Member, command: JoinGroup, led_as: MemberId | None
+) -> JoinGroupResult:
+    """The current generation for a returned instance; ``led_as`` is its old id if it led the group under it.
+
+    A returned leader must not assign again: nobody would be told. From version 9 on it can be told so (KIP-814);
+    before, it is shown its old id as the leader's, so that it takes itself for a follower.
+    """
+    leader = group.roster.leader
+    assert leader is not None
+    skip_assignment = led_as is not None and command.supports_skip_assignment
+    return JoinGroupResult(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader if led_as is None or skip_assignment else led_as,
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=group.joined_members() if skip_assignment else (),
+    )

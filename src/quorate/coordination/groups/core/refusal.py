@@ -1,0 +1,133 @@
+"""How each command is told no, and which errors of an append a group client understands."""
+
+from typing import assert_never
+
+from quorate.coordination.groups.core.commands import (
+    Command,
+    CommitOffsets,
+    CommitOffsetsResult,
+    DeleteGroup,
+    DeleteGroupResult,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    DescribeGroup,
+    DescribeGroupResult,
+    EndTransaction,
+    EndTransactionResult,
+    FetchOffsets,
+    FetchOffsetsResult,
+    ForgetTopics,
+    ForgetTopicsResult,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    ListGroups,
+    ListGroupsResult,
+    Result,
+    SyncGroup,
+    SyncGroupResult,
+)
+from quorate.coordination.groups.core.consumer.commands import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResult,
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+)
+from quorate.kernel.errors import ErrorCode
+
+#: Who is told so asks again, here or of another node.
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+def binds(result: Result) -> bool:
+    """Whether a client acts on the result for good. That its heartbeat was heard changes nothing for a member."""
+    match result:
+        case HeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
+            return False
+        case CommitOffsetsResult(errors=errors):
+            return not _PASSING.issuperset(errors.values())
+        case _:
+            return result.error not in _PASSING
+
+
+def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR0912 - one flat case for each command
+    match command:
+        case JoinGroup():
+            return JoinGroupResult(error=error, member_id=command.member_id)
+        case SyncGroup():
+            return SyncGroupResult(error=error)
+        case Heartbeat():
+            return HeartbeatResult(error=error)
+        case LeaveGroup():
+            return LeaveGroupResult(error=error)
+        case CommitOffsets():
+            return CommitOffsetsResult(errors={offset.topic_partition: error for offset in command.offsets})
+        case FetchOffsets():
+            return FetchOffsetsResult(error=error)
+        case DeleteOffsets():
+            return DeleteOffsetsResult(error=error)
+        case DescribeGroup():
+            return DescribeGroupResult(error=error, group_id=command.group_id)
+        case ListGroups():
+            return ListGroupsResult(error=error)
+        case DeleteGroup():
+            return DeleteGroupResult(error=error)
+        case ForgetTopics():
+            return ForgetTopicsResult(error=error)
+        case EndTransaction():
+            return EndTransactionResult(error=error)
+        case ConsumerGroupHeartbeat():
+            return ConsumerGroupHeartbeatResult(error=error)
+        case DescribeConsumerGroup():
+            return DescribeConsumerGroupResult(error=error, group_id=command.group_id)
+        case _:
+            assert_never(command)
+
+
+def refusal_while_loading(command: Command) -> Result:
+    match command:
+        case Heartbeat():
+            # The member may well be known once the log is read: it must not leave because of a restart.
+            return HeartbeatResult()
+        case SyncGroup():
+            # A rebalance that was under way is lost. Old clients do not expect "loading" here, but do rejoin on this.
+            return SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
+        case _:
+            return refusal(command, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def refusal_after_append(command: Command, append_error: ErrorCode) -> Result:
+    too_large = append_error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+    if too_large and isinstance(command, CommitOffsets):
+        return refusal(command, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    return refusal(command, coordinator_error(append_error))
+
+
+def coordinator_error(append_error: ErrorCode) -> ErrorCode:
+    """What a failed append means to a group client: wait, or look for the coordinator again."""
+    match append_error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return append_error

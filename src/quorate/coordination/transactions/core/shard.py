@@ -1,0 +1,302 @@
+"""The transactional ids of one partition of ``__transaction_state``: the machine that a coordinator runs for it.
+
+``handle`` takes an event and the time, and returns what the broker must do, in order. A command is decided on what is
+committed; while a record about a transactional id is on its way, nothing else is decided about it. So the log never
+holds two steps of which the second did not know the first.
+
+A coordinator that has been replaced may not know it, and what it knows is old. So the broker lets no reply that binds a
+producer go out before a record has been committed or, where there is none to write, the reign has been confirmed.
+"""
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from quorate.coordination.transactions.core.adding import add_partitions, verify_partitions
+from quorate.coordination.transactions.core.commands import (
+    AddPartitions,
+    AddPartitionsResult,
+    Command,
+    DescribeTransaction,
+    EndTransaction,
+    EndTransactionResult,
+    IdCommand,
+    InitProducer,
+    InitProducerResult,
+    ListTransactions,
+    ProducerIdNeeded,
+    Result,
+    VerifyPartitions,
+)
+from quorate.coordination.transactions.core.config import TransactionConfig
+from quorate.coordination.transactions.core.description import describe, listed
+from quorate.coordination.transactions.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendRecords,
+    CommandReceived,
+    CompletionTimer,
+    Effect,
+    Event,
+    ExpiryTimer,
+    LeadershipLost,
+    LogLoaded,
+    Markers,
+    MarkersWritten,
+    Reply,
+    ReplyWhenDurable,
+    SendMarkers,
+    SetTimer,
+    TimeoutTimer,
+    TimerFired,
+    TimerKey,
+    Token,
+    TransactionRecord,
+)
+from quorate.coordination.transactions.core.ending import end_transaction
+from quorate.coordination.transactions.core.initialising import init_producer
+from quorate.coordination.transactions.core.refusal import binds, coordinator_error, refusal
+from quorate.coordination.transactions.core.transaction import Transaction, completed, fenced
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import TransactionalId
+
+#: Transactional ids that are forgotten with one batch of records.
+_EXPIRY_BATCH = 500
+
+
+class TransactionCoordinatorShard:
+    def __init__(self, config: TransactionConfig) -> None:
+        self._config = config
+        self._is_loaded = False
+        #: What the log says; changed by ``replay`` alone.
+        self._transactions: dict[TransactionalId, Transaction] = {}
+        self._in_flight: list[AppendRecords] = []
+        #: The transactional ids that the appends in flight are about.
+        self._pending: set[TransactionalId] = set()
+
+    def replay(self, record: TransactionRecord) -> None:
+        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does."""
+        if record.transaction is None:
+            self._transactions.pop(record.transactional_id, None)
+        else:
+            self._transactions[record.transactional_id] = record.transaction
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Apply one event; return what the broker must carry out, in order."""
+        effects = self._dispatch(event, now_ms)
+        for effect in effects:
+            if isinstance(effect, AppendRecords):
+                self._in_flight.append(effect)
+                self._pending.update(record.transactional_id for record in effect.records)
+        return effects
+
+    def _dispatch(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case CommandReceived(token=token, command=command):
+                if not self._is_loaded:
+                    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                    return [Reply(token=token, result=refusal(command, error))]
+                return [self._command(token, command, now_ms)]
+            case TimerFired(key=key):
+                return self._timer_fired(key, now_ms)
+            case AppendCommitted(append=append):
+                return self._append_committed(append, now_ms)
+            case AppendFailed(append=append, error=error):
+                return self._append_failed(append, error, now_ms)
+            case MarkersWritten(markers=markers):
+                return self._markers_written(markers, now_ms)
+            case LogLoaded():
+                return self._log_loaded(now_ms)
+            case LeadershipLost():
+                return self._resign()
+            case _:
+                assert_never(event)
+
+    # Commands.
+
+    def _command(self, token: Token, command: Command, now_ms: int) -> Effect:
+        match command:
+            case InitProducer() | AddPartitions() | EndTransaction():
+                return self._decide(token, command, now_ms)
+            case VerifyPartitions():
+                current, is_pending = self._current(command.transactional_id)
+                return self._reply(token, command, verify_partitions(current, command, is_pending=is_pending))
+            case DescribeTransaction():
+                return Reply(token=token, result=describe(self._transactions, command))
+            case ListTransactions():
+                return Reply(token=token, result=listed(self._transactions, command, now_ms))
+            case _:
+                assert_never(command)
+
+    def _decide(self, token: Token, command: InitProducer | AddPartitions | EndTransaction, now_ms: int) -> Effect:
+        current, is_pending = self._current(command.transactional_id)
+        decided: Transaction | ErrorCode | ProducerIdNeeded
+        match command:
+            case InitProducer():
+                decided = self._init_producer(current, command, is_pending=is_pending, now_ms=now_ms)
+            case AddPartitions():
+                decided = add_partitions(current, command, is_pending=is_pending, now_ms=now_ms)
+            case EndTransaction():
+                decided = end_transaction(current, command, is_pending=is_pending, now_ms=now_ms)
+        match decided:
+            case Transaction():
+                record = TransactionRecord(transactional_id=command.transactional_id, transaction=decided)
+                result = _success(command, decided)
+                return AppendRecords(
+                    records=(record,), then=ReplyWhenDurable(token=token, command=command, result=result)
+                )
+            case ProducerIdNeeded():
+                return Reply(token=token, result=decided)
+            case ErrorCode.NONE:
+                assert current is not None
+                return self._reply(token, command, _success(command, current))
+            case _:
+                return self._reply(token, command, refusal(command, decided))
+
+    def _reply(self, token: Token, command: IdCommand, result: Result) -> Effect:
+        """From what is committed; where more is on its way, only what does not bind the producer."""
+        if command.transactional_id in self._pending and binds(result):
+            result = refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return Reply(token=token, result=result)
+
+    def _init_producer(
+        self, current: Transaction | None, command: InitProducer, *, is_pending: bool, now_ms: int
+    ) -> Transaction | ErrorCode | ProducerIdNeeded:
+        if not 0 < command.timeout_ms <= self._config.max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return init_producer(current, command, is_pending=is_pending, now_ms=now_ms)
+
+    def _current(self, transactional_id: TransactionalId) -> tuple[Transaction | None, bool]:
+        return self._transactions.get(transactional_id), transactional_id in self._pending
+
+    # The fate of appends and markers.
+
+    def _append_committed(self, append: AppendRecords, now_ms: int) -> list[Effect]:
+        self._settle(append)
+        effects: list[Effect] = []
+        if append.then is not None:
+            effects.append(Reply(token=append.then.token, result=append.then.result))
+        for record in append.records:
+            self.replay(record)
+            if record.transaction is not None and record.transaction.state.is_prepared:
+                effects.append(self._finish(record.transactional_id, record.transaction, now_ms))
+        return effects
+
+    def _append_failed(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+        self._settle(append)
+        if append.then is not None:
+            return [Reply(token=append.then.token, result=refusal(append.then.command, coordinator_error(error)))]
+        # Timeouts and expiry are looked for again; a transaction that is prepared has nobody else to end it.
+        retry_at_ms = now_ms + self._config.completion_retry_ms
+        return [
+            SetTimer(key=CompletionTimer(transactional_id=record.transactional_id), at_ms=retry_at_ms)
+            for record in append.records
+            if self._transactions[record.transactional_id].state.is_prepared
+        ]
+
+    def _settle(self, append: AppendRecords) -> None:
+        self._in_flight.remove(append)
+        self._pending.difference_update(record.transactional_id for record in append.records)
+
+    def _finish(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> Effect:
+        if not prepared.partitions:
+            return self._complete(transactional_id, prepared, now_ms)
+        return SendMarkers(
+            markers=Markers(
+                transactional_id=transactional_id,
+                producer_id=prepared.producer_id,
+                producer_epoch=prepared.producer_epoch,
+                commits=prepared.is_commit,
+                partitions=prepared.partitions,
+                transaction_version=prepared.client_version,
+            )
+        )
+
+    def _complete(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> AppendRecords:
+        transaction = completed(prepared, now_ms)
+        return AppendRecords(records=(TransactionRecord(transactional_id=transactional_id, transaction=transaction),))
+
+    def _markers_written(self, markers: Markers, now_ms: int) -> list[Effect]:
+        prepared, is_pending = self._current(markers.transactional_id)
+        assert prepared is not None
+        assert prepared.state.is_prepared
+        assert not is_pending
+        return [self._complete(markers.transactional_id, prepared, now_ms)]
+
+    # Time.
+
+    def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
+        match key:
+            case TimeoutTimer():
+                return [*self._abort_timed_out(now_ms), self._next_timeout_check(now_ms)]
+            case ExpiryTimer():
+                return [*self._forget_expired(now_ms), self._next_expiry_check(now_ms)]
+            case CompletionTimer(transactional_id=transactional_id):
+                return [self._complete(transactional_id, self._transactions[transactional_id], now_ms)]
+            case _:
+                assert_never(key)
+
+    def _next_timeout_check(self, now_ms: int) -> Effect:
+        return SetTimer(key=TimeoutTimer(), at_ms=now_ms + self._config.timeout_check_interval_ms)
+
+    def _next_expiry_check(self, now_ms: int) -> Effect:
+        return SetTimer(key=ExpiryTimer(), at_ms=now_ms + self._config.expiry_check_interval_ms)
+
+    def _abort_timed_out(self, now_ms: int) -> list[Effect]:
+        return [
+            AppendRecords(
+                records=(TransactionRecord(transactional_id=transactional_id, transaction=fenced(ongoing, now_ms)),)
+            )
+            for transactional_id, ongoing in self._settled()
+            if ongoing.is_timed_out(now_ms)
+        ]
+
+    def _forget_expired(self, now_ms: int) -> list[Effect]:
+        expired = [
+            TransactionRecord(transactional_id=transactional_id, transaction=None)
+            for transactional_id, transaction in self._settled()
+            if transaction.is_expired(self._config.id_expiration_ms, now_ms)
+        ]
+        return [
+            AppendRecords(records=tuple(expired[start : start + _EXPIRY_BATCH]))
+            for start in range(0, len(expired), _EXPIRY_BATCH)
+        ]
+
+    def _settled(self) -> Iterator[tuple[TransactionalId, Transaction]]:
+        return (item for item in self._transactions.items() if item[0] not in self._pending)
+
+    # Its beginning and its end.
+
+    def _log_loaded(self, now_ms: int) -> list[Effect]:
+        """What an earlier coordinator has prepared is decided; whether it has sent all its markers nobody knows."""
+        self._is_loaded = True
+        effects = [self._next_timeout_check(now_ms), self._next_expiry_check(now_ms)]
+        for transactional_id, transaction in self._transactions.items():
+            if transaction.state.is_prepared:
+                effects.append(self._finish(transactional_id, transaction, now_ms))
+        return effects
+
+    def _resign(self) -> list[Effect]:
+        """Nobody waits for a coordinator that is none any more."""
+        self._is_loaded = False
+        drained, self._in_flight = self._in_flight, []
+        return [
+            Reply(token=append.then.token, result=refusal(append.then.command, ErrorCode.NOT_COORDINATOR))
+            for append in drained
+            if append.then is not None
+        ]
+
+
+def _success(command: InitProducer | AddPartitions | EndTransaction, transaction: Transaction) -> Result:
+    producer_id, producer_epoch = transaction.following_producer
+    match command:
+        case InitProducer() if transaction.state.is_prepared:
+            # An earlier producer's transaction is aborted first. When the asker comes again, the id is its own.
+            return InitProducerResult(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+        case InitProducer():
+            return InitProducerResult(producer_id=producer_id, producer_epoch=producer_epoch)
+        case AddPartitions():
+            return AddPartitionsResult()
+        case EndTransaction():
+            return EndTransactionResult(producer_id=producer_id, producer_epoch=producer_epoch)
+        case _:
+            assert_never(command)

@@ -1,0 +1,291 @@
+"""What a node may ask of the controller.
+
+A command can be sent again when its answer was lost with a quorum leader; each says what a repetition is answered with
+where that is not the same answer.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from uuid import UUID
+
+import msgspec
+
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
+from quorate.metadata.core.quota_entities import QuotaEntityPart
+from quorate.metadata.core.records import NO_INCARNATION
+
+
+class TaggedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", tag=True):
+    """What all commands share: a tag that names them on their way to the quorum leader."""
+
+
+class FormCluster(TaggedCommand, frozen=True, kw_only=True):
+    """Give a new cluster its id, a new one where none is named. A cluster that has one keeps it."""
+
+    cluster_id: str = ""
+
+
+class CreateTopic(TaggedCommand, frozen=True, kw_only=True):
+    """The one way in which partitions come to be, whoever asks: an admin client, auto-creation or the node itself.
+
+    Counts of -1 take the cluster's defaults; ``assignments`` names replicas by hand instead of counts.
+    Sent again with the ``topic_id`` of the first time it succeeds and changes nothing; without one it is answered
+    with TOPIC_ALREADY_EXISTS.
+    """
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[PartitionIndex, tuple[NodeId, ...]] | None = None
+    configs: Mapping[str, str | None] = msgspec.field(default_factory=dict)
+    #: An internal topic takes as many replicas as there are brokers when there are fewer than asked.
+    replication_factor_is_upper_bound: bool = False
+    #: Chosen by the asker, so that its own retry is known as such; None leaves the choice to the controller.
+    topic_id: TopicId | None = None
+
+
+class DeleteTopic(TaggedCommand, frozen=True, kw_only=True):
+    """Sent again it is answered with UNKNOWN_TOPIC_ID, which says that it is done: no topic ever has that id again."""
+
+    topic_id: TopicId
+
+
+class CreatePartitions(TaggedCommand, frozen=True, kw_only=True):
+    """Sent again it is answered with INVALID_PARTITIONS, as the topic already has ``total_count`` partitions."""
+
+    name: TopicName
+    total_count: int
+    assignments: tuple[tuple[NodeId, ...], ...] | None = None
+
+
+class ConfigOperation(IntEnum):
+    """Kafka's codes, as IncrementalAlterConfigs has them."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+class AlterTopicConfigs(TaggedCommand, frozen=True, kw_only=True):
+    """With ``replace_all``, overrides that no change names are taken away, as the older AlterConfigs has it."""
+
+    name: TopicName
+    changes: tuple[ConfigChange, ...]
+    replace_all: bool = False
+
+
+class AlterBrokerConfigs(TaggedCommand, frozen=True, kw_only=True):
+    node_id: NodeId | None
+    changes: tuple[ConfigChange, ...]
+    replace_all: bool = False
+
+
+class AlterGroupConfigs(TaggedCommand, frozen=True, kw_only=True):
+    group_id: GroupId
+    changes: tuple[ConfigChange, ...]
+    replace_all: bool = False
+
+
+class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    #: None takes the quota away.
+    value: float | None
+
+
+class AlterClientQuota(TaggedCommand, frozen=True, kw_only=True):
+    """Change the quotas of one entity, whose parts may come in any order."""
+
+    entity: tuple[QuotaEntityPart, ...]
+    changes: tuple[QuotaChange, ...]
+
+
+class AllocateProducerIds(TaggedCommand, frozen=True, kw_only=True):
+    """Answered with the first id of a block that is this broker's alone; sent again, with that of another block."""
+
+    count: int = 1000
+
+
+class RegisterBroker(TaggedCommand, frozen=True, kw_only=True):
+    """A broker process has started. Answered with its broker epoch, the same one however often it is sent."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None = None
+    #: Chosen at random by each start of the process.
+    incarnation: UUID = NO_INCARNATION
+    #: Chosen at random when the data folder was made.
+    directory_id: DirectoryId = NO_DIRECTORY
+    peer_address: str = ""
+    #: A node that is a cluster by itself has nothing to catch up with and starts in one step, unfenced.
+    fenced: bool = True
+
+
+class UnfenceBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker has caught up with the metadata and may lead."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class FenceBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker's session is lost or its process died: whatever it leads gets another leader."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BeginControlledShutdown(TaggedCommand, frozen=True, kw_only=True):
+    """The broker is about to stop: its leaderships move away while it still runs, and it gets no new ones."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class ChangeBrokerRoom(TaggedCommand, frozen=True, kw_only=True):
+    """The broker's disk is full, so that replicas with room take over what they can, or it takes records again."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    has_room: bool
+
+
+class LedPartition(msgspec.Struct, frozen=True, gc=False):
+    topic_id: TopicId
+    partition: PartitionIndex
+    leader_epoch: LeaderEpoch
+
+
+class ResignLeadership(TaggedCommand, frozen=True, kw_only=True):
+    """A leader cannot serve what lies on its disk as well as another replica in sync can: elect one, if there is any.
+
+    Sent again it changes nothing: the leader epochs are others then.
+    """
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[LedPartition, ...]
+
+
+class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
+    """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
+
+    node_id: NodeId
+    #: Remove it although partitions name it as a replica; they stay short of it until they are reassigned.
+    even_with_replicas: bool = False
+
+
+class IsrMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A member with the broker epoch of its fetches: one that restarted since then is not in sync (KIP-903)."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class IsrChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    topic_id: TopicId
+    partition: PartitionIndex
+    leader_epoch: LeaderEpoch
+    #: Of the state that the proposal was made on.
+    partition_epoch: int
+    new_isr: tuple[IsrMember, ...]
+
+
+class AlterIsr(TaggedCommand, frozen=True, kw_only=True):
+    """A partition leader proposes in-sync sets; each partition has its own outcome, in the order of the changes.
+
+    Sent again it is answered with INVALID_UPDATE_VERSION and the state that the first time gave.
+    """
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    changes: tuple[IsrChange, ...]
+
+
+class PartitionName(msgspec.Struct, frozen=True, gc=False):
+    """Names a partition as clients do, who know no topic ids here."""
+
+    topic: TopicName
+    partition: PartitionIndex
+
+
+class ElectionKind(IntEnum):
+    """Kafka's codes, as ElectLeaders has them."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectLeaders(TaggedCommand, frozen=True, kw_only=True):
+    """Without partitions it concerns all of them, and only those that needed an election are reported."""
+
+    kind: ElectionKind
+    partitions: tuple[PartitionName, ...] | None
+
+
+class PartitionReassignment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The replicas that a partition is to have; None cancels what is under way."""
+
+    topic: TopicName
+    partition: PartitionIndex
+    replicas: tuple[NodeId, ...] | None
+
+
+class AlterPartitionReassignments(TaggedCommand, frozen=True, kw_only=True):
+    reassignments: tuple[PartitionReassignment, ...]
+    allow_replication_factor_change: bool = True
+
+
+class DrainBroker(TaggedCommand, frozen=True, kw_only=True):
+    """Move every replica of the broker elsewhere, so that it can be removed."""
+
+    node_id: NodeId
+
+
+class RebalancePartitions(TaggedCommand, frozen=True, kw_only=True):
+    """Even out replicas and leaders over the brokers, moving as little data as that takes."""
+
+    #: The most replicas whose data is moved; None for as many as it takes.
+    max_moves: int | None = None
+
+
+Command = (
+    FormCluster
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AlterTopicConfigs
+    | AlterBrokerConfigs
+    | AlterGroupConfigs
+    | AlterClientQuota
+    | AllocateProducerIds
+    | RegisterBroker
+    | UnfenceBroker
+    | FenceBroker
+    | BeginControlledShutdown
+    | ChangeBrokerRoom
+    | ResignLeadership
+    | UnregisterBroker
+    | AlterIsr
+    | ElectLeaders
+    | AlterPartitionReassignments
+    | DrainBroker
+    | RebalancePartitions
+)

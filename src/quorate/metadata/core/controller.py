@@ -1,0 +1,128 @@
+"""The controller: hands each command to the module that decides it.
+
+``decide`` reads an image and changes nothing; replaying the records is what makes a decision true. A command that
+cannot be granted raises ``KafkaError`` with the code that the client is to see.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+from uuid import UUID
+
+from quorate.kernel.ids import ProducerId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.core import commands as c
+from quorate.metadata.core import records as r
+from quorate.metadata.core.brokers import (
+    begin_controlled_shutdown,
+    change_broker_room,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+    unregister_broker,
+)
+from quorate.metadata.core.client_quotas import decide_client_quota
+from quorate.metadata.core.cluster_ids import new_cluster_id
+from quorate.metadata.core.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
+from quorate.metadata.core.decisions import Decision
+from quorate.metadata.core.effective_configs import BrokerView
+from quorate.metadata.core.elections import ElectionRules, decide_elections
+from quorate.metadata.core.image import MetadataImage
+from quorate.metadata.core.isr import decide_for_leader
+from quorate.metadata.core.placement import LeaderPlacement
+from quorate.metadata.core.reassignment import decide_reassignments
+from quorate.metadata.core.rebalancing import decide_drain, decide_rebalance
+from quorate.metadata.core.topics import create_partitions, create_topic, delete_topic
+
+__all__ = ["Controller", "Decision"]
+
+
+class Controller:
+    def __init__(
+        self,
+        view: BrokerView,
+        new_uuid: Callable[[], UUID],
+        leader_placement: LeaderPlacement = LeaderPlacement.SPREAD,
+    ) -> None:
+        self._view = view
+        self._new_uuid = new_uuid
+        self._leader_placement = leader_placement
+
+    def decide(
+        self, image: MetadataImage, command: c.Command, *, quorum_leader: QuorumLeader | None = None
+    ) -> Decision:
+        """The records that carry the command out. The quorum leader matters to the policy that favours it, only."""
+        favoured = quorum_leader if self._leader_placement is LeaderPlacement.QUORUM_LEADER else None
+        rules = ElectionRules(view=self._view, favoured=favoured)
+        match command:
+            case c.RegisterBroker():
+                return register_broker(image, rules, command)
+            case c.UnfenceBroker():
+                return unfence_broker(image, rules, command)
+            case c.FenceBroker():
+                return fence_broker(image, rules, command)
+            case c.BeginControlledShutdown():
+                return begin_controlled_shutdown(image, rules, command)
+            case c.ChangeBrokerRoom():
+                return change_broker_room(image, rules, command)
+            case c.UnregisterBroker():
+                return unregister_broker(image, rules, command)
+            case c.AlterIsr() | c.ResignLeadership():
+                return decide_for_leader(image, rules, command)
+            case c.ElectLeaders():
+                return decide_elections(image, rules, command)
+            case c.AlterPartitionReassignments():
+                return decide_reassignments(image, rules, command)
+            case c.DrainBroker():
+                return decide_drain(image, rules, command)
+            case c.RebalancePartitions():
+                return decide_rebalance(image, rules, command)
+            case _:
+                return self._decide_contents(image, rules, command)
+
+    def _decide_contents(self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand") -> Decision:
+        """What concerns the cluster's contents, not its nodes."""
+        match command:
+            case c.FormCluster(cluster_id=cluster_id):
+                return _form_cluster(image, cluster_id or new_cluster_id(self._new_uuid()))
+            case c.CreateTopic():
+                return create_topic(image, rules, command, self._new_uuid)
+            case c.DeleteTopic(topic_id=topic_id):
+                return delete_topic(image, topic_id)
+            case c.CreatePartitions():
+                return create_partitions(image, rules, command)
+            case c.AlterTopicConfigs():
+                return Decision(records=decide_topic_configs(image, rules, command))
+            case c.AlterBrokerConfigs():
+                return Decision(records=decide_broker_configs(image, self._view, command))
+            case c.AlterGroupConfigs():
+                return Decision(records=decide_group_configs(image, self._view, command))
+            case c.AlterClientQuota():
+                return Decision(records=decide_client_quota(image, command))
+            case c.AllocateProducerIds(count=count):
+                return _allocate_producer_ids(image, count)
+            case _:
+                assert_never(command)
+
+
+_ContentCommand = (
+    c.FormCluster
+    | c.CreateTopic
+    | c.DeleteTopic
+    | c.CreatePartitions
+    | c.AlterTopicConfigs
+    | c.AlterBrokerConfigs
+    | c.AlterGroupConfigs
+    | c.AlterClientQuota
+    | c.AllocateProducerIds
+)
+
+
+def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision:
+    if image.cluster_id:
+        return Decision()
+    return Decision(records=(r.ClusterFormed(cluster_id=cluster_id),))
+
+
+def _allocate_producer_ids(image: MetadataImage, count: int) -> Decision:
+    first = image.next_producer_id
+    return Decision(records=(r.ProducerIdsAllocated(next_producer_id=ProducerId(first + count)),), producer_id=first)

@@ -1,0 +1,109 @@
+"""Which value of a config is in force, and where it comes from.
+
+A topic's own value wins, then the broker's: set at run time for one node, set at run time for all, given in the node's
+file, and last the default. Every reader of configs, the log included, asks here.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+
+import msgspec
+
+from quorate.kernel.ids import GroupId, NodeId, TopicName
+from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.config_definitions import ConfigDefinition, ConfigValue
+from quorate.metadata.core.image import MetadataImage
+from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
+
+
+class ConfigSource(IntEnum):
+    """Kafka's codes, as DescribeConfigs reports them."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    GROUP = 8
+
+
+class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One place that gives a value: its name there, the text and the kind of place."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node needs to resolve configs: who it is and what its own file says."""
+
+    node_id: NodeId
+    static_configs: Mapping[str, str]
+
+
+def broker_entries(image: MetadataImage, view: BrokerView, definition: ConfigDefinition) -> Iterator[ConfigEntry]:
+    """Every place that gives this broker config a value, the one in force first."""
+    name = definition.name
+    layers = (
+        (ConfigSource.DYNAMIC_BROKER, image.broker_configs.get(view.node_id, {})),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, image.broker_configs.get(None, {})),
+        (ConfigSource.STATIC_BROKER, view.static_configs),
+    )
+    for source, values in layers:
+        if name in values:
+            yield ConfigEntry(name=name, value=values[name], source=source)
+    yield ConfigEntry(name=name, value=definition.default, source=ConfigSource.DEFAULT)
+
+
+def topic_entries(
+    image: MetadataImage, view: BrokerView, overrides: Mapping[str, str], definition: ConfigDefinition
+) -> Iterator[ConfigEntry]:
+    """Every place that gives this topic config a value, the one in force first."""
+    if definition.name in overrides:
+        yield ConfigEntry(name=definition.name, value=overrides[definition.name], source=ConfigSource.TOPIC)
+    if definition.broker_synonym is not None:
+        yield from broker_entries(image, view, BROKER_CONFIGS[definition.broker_synonym])
+    else:
+        yield ConfigEntry(name=definition.name, value=definition.default, source=ConfigSource.DEFAULT)
+
+
+def shown_topic_configs(overrides: Mapping[str, str]) -> list[ConfigDefinition]:
+    """Those that clients are told of."""
+    return [each for each in TOPIC_CONFIGS.values() if not each.is_state or each.name in overrides]
+
+
+def group_entries(
+    image: MetadataImage, view: BrokerView, group_id: GroupId, definition: ConfigDefinition
+) -> Iterator[ConfigEntry]:
+    """Every place that gives this config of a consumer group a value, the one in force first."""
+    own = image.group_configs.get(group_id, {})
+    if definition.name in own:
+        yield ConfigEntry(name=definition.name, value=own[definition.name], source=ConfigSource.GROUP)
+    assert definition.broker_synonym is not None
+    yield from broker_entries(image, view, BROKER_CONFIGS[definition.broker_synonym])
+
+
+def broker_value(image: MetadataImage, view: BrokerView, name: str) -> ConfigValue:
+    definition = BROKER_CONFIGS[name]
+    return definition.parse(next(broker_entries(image, view, definition)).value)
+
+
+def topic_value(image: MetadataImage, view: BrokerView, topic: TopicName, name: str) -> ConfigValue:
+    """One config in force for the topic."""
+    definition = TOPIC_CONFIGS[name]
+    return definition.parse(next(topic_entries(image, view, _overrides(image, topic), definition)).value)
+
+
+def topic_values(image: MetadataImage, view: BrokerView, topic: TopicName) -> dict[str, ConfigValue]:
+    """All configs in force for the topic."""
+    overrides = _overrides(image, topic)
+    return {
+        name: definition.parse(next(topic_entries(image, view, overrides, definition)).value)
+        for name, definition in TOPIC_CONFIGS.items()
+    }
+
+
+def _overrides(image: MetadataImage, topic: TopicName) -> Mapping[str, str]:
+    state = image.topics.get(topic)
+    return {} if state is None else state.configs

@@ -1,0 +1,135 @@
+"""The metadata image: what every reader of cluster metadata sees.
+
+An image never changes. ``MetadataImage.replay`` makes the next one from committed records, sharing whatever they did
+not touch, and says in a ``Delta`` what is new. All look-ups are local reads; none waits for consensus.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from quorate.kernel.ids import (
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
+from quorate.kernel.leaders import PartitionLeader
+from quorate.metadata.core import records as r
+from quorate.metadata.core.deletions import Deletions
+from quorate.metadata.core.image_draft import ImageDraft
+from quorate.metadata.core.image_parts import Broker, Delta, HostedPartitions, PartitionState, Topic, TopicPartition
+from quorate.metadata.core.quota_entities import QuotaEntity
+
+__all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicPartition"]
+
+_HOSTS_NOTHING = HostedPartitions()
+_NOTHING_DELETED = Deletions()
+
+
+class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
+    #: End offset of the metadata log that this image stands for; grows with every replay.
+    version: Offset = Offset(0)
+    cluster_id: str = ""
+    brokers: Mapping[NodeId, Broker] = MappingProxyType({})
+    #: The data folder of each broker that was unregistered and has not come back since.
+    former_directories: Mapping[NodeId, DirectoryId] = MappingProxyType({})
+    #: The newest broker epoch ever given, to a broker that may be gone by now: none is given twice.
+    last_broker_epoch: BrokerEpoch = BrokerEpoch(0)
+    topics: Mapping[TopicName, Topic] = MappingProxyType({})
+    topic_names: Mapping[TopicId, TopicName] = MappingProxyType({})
+    #: The topic that holds a collision key, for names that can collide at all.
+    collision_keys: Mapping[str, TopicName] = MappingProxyType({})
+    deletions: Deletions = _NOTHING_DELETED
+    #: Nodes without any partition are not in it.
+    hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
+    #: Dynamic configs by node; the key None holds the cluster-wide defaults.
+    broker_configs: Mapping[NodeId | None, Mapping[str, str]] = MappingProxyType({})
+    #: Configs that consumer groups were given; a group need not exist to have some.
+    group_configs: Mapping[GroupId, Mapping[str, str]] = MappingProxyType({})
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
+    next_producer_id: ProducerId = ProducerId(0)
+
+    def topic_by_id(self, topic_id: TopicId) -> Topic | None:
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: TopicName, partition: PartitionIndex) -> PartitionState | None:
+        state = self.topics.get(topic)
+        return None if state is None else state.partitions.get(partition)
+
+    def partition_leader(self, topic: TopicName, partition: PartitionIndex) -> PartitionLeader | None:
+        """Who takes the partition's writes, or None where there is nobody to name."""
+        state = self.partition(topic, partition)
+        if state is None or not state.has_leader:
+            return None
+        return PartitionLeader(state.leader, state.leader_epoch)
+
+    def partition_replicas(self, topic: TopicName, partition: PartitionIndex) -> tuple[NodeId, ...]:
+        state = self.partition(topic, partition)
+        return () if state is None else state.replicas
+
+    def offline_replicas(self, state: PartitionState) -> tuple[NodeId, ...]:
+        """The replicas that nobody can reach: on brokers that are fenced or not registered."""
+        return tuple(node for node in state.replicas if not self.is_live(node))
+
+    def was_removed(self, topic_id: TopicId, partition: PartitionIndex, node: NodeId) -> bool:
+        """Whether a committed record took this replica from the node, or deleted its topic.
+
+        False also where nothing is known of it: only a log that was removed may be deleted.
+        """
+        topic = self.topic_by_id(topic_id)
+        if topic is None:
+            return topic_id in self.deletions.topic_ids
+        state = topic.partitions.get(partition)
+        return state is not None and node in state.former_replicas
+
+    @property
+    def live_brokers(self) -> tuple[Broker, ...]:
+        return tuple(broker for broker in self.brokers.values() if broker.is_live)
+
+    def is_live(self, node: NodeId) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and broker.is_live
+
+    def has_room(self, node: NodeId) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and broker.has_room
+
+    def takes_records(self, node: NodeId) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and broker.takes_records
+
+    def is_active(self, node: NodeId) -> bool:
+        """Whether the node may be given leaderships and may join in-sync sets."""
+        broker = self.brokers.get(node)
+        return broker is not None and broker.is_active
+
+    def hosted_partitions(self, node: NodeId) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        """Every partition that has a replica on the node, at a cost of their number only."""
+        for topic_id, indexes in self.hosted.get(node, _HOSTS_NOTHING).replicas.items():
+            topic = self.topics[self.topic_names[topic_id]]
+            for index in sorted(indexes):
+                yield TopicPartition(topic_id, topic.name, index), topic.partitions[index]
+
+    def leader_count(self, node: NodeId) -> int:
+        return self.hosted.get(node, _HOSTS_NOTHING).leader_count
+
+    def replica_count(self, node: NodeId) -> int:
+        return self.hosted.get(node, _HOSTS_NOTHING).replica_count
+
+    def preferred_count(self, node: NodeId) -> int:
+        return self.hosted.get(node, _HOSTS_NOTHING).preferred_count
+
+    def replay(self, batch: Iterable[r.AnyRecord], version: Offset) -> tuple["MetadataImage", Delta]:
+        """The image after the records of a committed batch, and what became different."""
+        draft = ImageDraft(self)
+        for record in batch:
+            draft.apply(record)
+        return draft.finish(version)

@@ -1,0 +1,131 @@
+"""The values that a metadata image is made of: brokers, topics, partitions, and what a replay changed."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from uuid import UUID
+
+import msgspec
+
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    NO_NODE,
+    BrokerEpoch,
+    DirectoryId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
+from quorate.metadata.core.records import NO_INCARNATION
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: NodeId
+    #: Of this start of the process: requests that carry an earlier one are refused.
+    broker_epoch: BrokerEpoch
+    host: str
+    port: int
+    rack: str | None = None
+    #: Chosen by the process when it starts, so that a repeated registration is known as such.
+    incarnation: UUID = NO_INCARNATION
+    directory_id: DirectoryId = NO_DIRECTORY
+    #: Where other nodes reach it, as host:port.
+    peer_address: str = ""
+    #: Leads nothing and is in no in-sync set, save where it is the last member.
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    #: False while its disk is full: it takes no records, and leads only what no replica with room can.
+    has_room: bool = True
+
+    @property
+    def is_live(self) -> bool:
+        return not self.fenced
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may be given leaderships and may join in-sync sets."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def takes_records(self) -> bool:
+        return self.is_active and self.has_room
+
+
+class PartitionState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One partition. ``leader`` is NO_NODE while there is none: never a made-up node.
+
+    While a reassignment is under way, ``replicas`` holds both the target and what is to go.
+    """
+
+    #: The preferred leader first.
+    replicas: tuple[NodeId, ...]
+    #: Never empty: the last member stays in it even when it is lost (a new leader comes from the last committed set).
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    #: Grows with every change of leadership.
+    leader_epoch: LeaderEpoch
+    #: Grows with every change of any kind (KIP-497), so that a proposal made on an older state is known as such.
+    partition_epoch: int = 0
+    adding_replicas: tuple[NodeId, ...] = ()
+    removing_replicas: tuple[NodeId, ...] = ()
+    #: Nodes that had a replica once and have none now. Such a node may delete what it still has of the partition.
+    former_replicas: tuple[NodeId, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_NODE
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[NodeId, ...]:
+        """The replicas once the reassignment under way is done; without one, the replicas."""
+        return without(self.replicas, self.removing_replicas)
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    name: TopicName
+    topic_id: TopicId
+    partitions: Mapping[PartitionIndex, PartitionState]
+    configs: Mapping[str, str]
+
+
+class TopicPartition(msgspec.Struct, frozen=True, gc=False):
+    """Names a partition for good: a topic that is deleted and made again has another id."""
+
+    topic_id: TopicId
+    topic: TopicName
+    partition: PartitionIndex
+
+
+class HostedPartitions(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node has to do with partitions: found without a look at the topics that it has no part in."""
+
+    replicas: Mapping[TopicId, frozenset[PartitionIndex]] = MappingProxyType({})
+    replica_count: int = 0
+    leader_count: int = 0
+    #: Partitions of which the node is the first replica.
+    preferred_count: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay changed, in the order in which a node has to carry it out."""
+
+    deleted_topics: tuple[Topic, ...] = ()
+    changed_partitions: tuple[TopicPartition, ...] = ()
+    #: Those of the changed partitions whose leader or leader epoch is new.
+    changed_leaders: tuple[TopicPartition, ...] = ()
+    #: Those whose new leader was not in sync: records may have been lost.
+    unclean_elections: tuple[TopicPartition, ...] = ()
+    reconfigured_topics: tuple[TopicName, ...] = ()
+    brokers_reconfigured: bool = False
+    #: Registered, fenced, unfenced, shutting down, without room or with room again, or removed.
+    changed_brokers: tuple[NodeId, ...] = ()
+
+
+def without(nodes: tuple[NodeId, ...], removed: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    """The nodes that are not among the removed, in their order."""
+    return tuple(node for node in nodes if node not in removed) if removed else nodes

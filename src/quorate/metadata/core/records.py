@@ -1,0 +1,179 @@
+"""The metadata records: every fact that a cluster agrees on.
+
+A record is a noun or a thing that happened; it is written to the metadata log, and replaying the log from its start
+gives the image. Fields are only ever added, with defaults, so that an old log stays readable.
+"""
+
+from uuid import UUID
+
+import msgspec
+
+from quorate.kernel.ids import (
+    NO_DIRECTORY,
+    BrokerEpoch,
+    DirectoryId,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
+from quorate.metadata.core.quota_entities import QuotaEntity
+
+#: Of a broker that was registered without naming its start: two such registrations are never the same one.
+NO_INCARNATION = UUID(int=0)
+
+
+class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
+    """What all metadata records share: a tag that names the kind in the log."""
+
+
+class ClusterFormed(MetadataRecord, frozen=True, kw_only=True, tag="cluster-formed"):
+    cluster_id: str
+
+
+class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-registered"):
+    """A broker process has started. Each start has a new broker epoch: requests of an earlier one are refused."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    host: str
+    port: int
+    rack: str | None = None
+    incarnation: UUID = NO_INCARNATION
+    directory_id: DirectoryId = NO_DIRECTORY
+    peer_address: str = ""
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+    has_room: bool = True
+
+
+class BrokerFenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-fenced"):
+    """The broker is taken for lost: it leads nothing until it is unfenced."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerUnfenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-unfenced"):
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerShutdownStarted(MetadataRecord, frozen=True, kw_only=True, tag="broker-shutdown-started"):
+    """The broker is about to stop: it gives its leaderships away and gets no new ones."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class BrokerRoomChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker-room-changed"):
+    """The broker's disk is full, or takes records again. While it is full, replicas with room lead and are in sync."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    has_room: bool
+
+
+class BrokerUnregistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-unregistered"):
+    """The broker is no part of the cluster any more."""
+
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
+class TopicCreated(MetadataRecord, frozen=True, kw_only=True, tag="topic-created"):
+    name: TopicName
+    topic_id: TopicId
+
+
+class TopicDeleted(MetadataRecord, frozen=True, kw_only=True, tag="topic-deleted"):
+    topic_id: TopicId
+
+
+class PartitionChanged(MetadataRecord, frozen=True, kw_only=True, omit_defaults=True, tag="partition-changed"):
+    """The whole new state of one partition; also how a partition comes to be."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int = 0
+    adding_replicas: tuple[NodeId, ...] = ()
+    removing_replicas: tuple[NodeId, ...] = ()
+    #: The leader was not in sync when it was elected: records may have been lost.
+    unclean: bool = False
+    #: Only in snapshots, which lack the records that would tell it. Otherwise it follows from the state before.
+    former_replicas: tuple[NodeId, ...] = ()
+
+
+class TopicConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="topic-config-changed"):
+    """One config of one topic; a value of None takes the override away."""
+
+    topic_id: TopicId
+    key: str
+    value: str | None
+
+
+class BrokerConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="broker-config-changed"):
+    """One dynamic broker config; without a node it is the default of the whole cluster."""
+
+    node_id: NodeId | None
+    key: str
+    value: str | None
+
+
+class GroupConfigChanged(MetadataRecord, frozen=True, kw_only=True, tag="group-config-changed"):
+    """One config of one consumer group; a value of None takes it away."""
+
+    group_id: GroupId
+    key: str
+    value: str | None
+
+
+class ClientQuotaChanged(MetadataRecord, frozen=True, kw_only=True, tag="client-quota-changed"):
+    """One quota of one entity; a value of None takes it away."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None
+
+
+class ProducerIdsAllocated(MetadataRecord, frozen=True, kw_only=True, tag="producer-ids-allocated"):
+    """All producer ids below ``next_producer_id`` have been given to some broker and are never given again."""
+
+    next_producer_id: ProducerId
+
+
+AnyRecord = (
+    ClusterFormed
+    | BrokerRegistered
+    | BrokerFenced
+    | BrokerUnfenced
+    | BrokerShutdownStarted
+    | BrokerRoomChanged
+    | BrokerUnregistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionChanged
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | GroupConfigChanged
+    | ClientQuotaChanged
+    | ProducerIdsAllocated
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_record(payload: bytes) -> AnyRecord:
+    return _decoder.decode(payload)

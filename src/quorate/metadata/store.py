@@ -1,0 +1,112 @@
+"""The node's view of the metadata: the image that everybody reads, and the way to change it.
+
+Readers take ``image``: a local read, always. It changes only after the records behind the change are agreed on. How
+they come to be agreed on is the subclass's affair: in memory here, for tests; by the quorum in ``quorum.metadata``.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from quorate.kernel.errors import KafkaError
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.leaders import PartitionLeader, QuorumLeader
+from quorate.metadata.core.commands import Command
+from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.metadata.core.records import AnyRecord
+
+Listener = Callable[[MetadataImage, Delta], None]
+#: Topic, partition, and its new leader; None where it has none.
+LeadershipListener = Callable[[TopicName, PartitionIndex, PartitionLeader | None], None]
+Outcomes = list[Answer | KafkaError]
+
+
+class MetadataStore(ABC):
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        """Have the listener called, in the order of subscription, after every change."""
+        self._listeners.append(listener)
+
+    def on_leadership_changed(self, listener: LeadershipListener) -> None:
+        """Have the listener called for every partition whose leader or leader epoch has changed, on every node.
+
+        It is told what is agreed on and applied here; nobody hears of an election in any other way.
+        """
+
+        def changed(image: MetadataImage, delta: Delta) -> None:
+            for name in delta.changed_leaders:
+                listener(name.topic, name.partition, image.partition_leader(name.topic, name.partition))
+
+        self.subscribe(changed)
+
+    @abstractmethod
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+        """Carry out the commands in order; each has its own outcome. Returns when the image shows the result."""
+
+    @abstractmethod
+    async def is_current(self) -> bool:
+        """Whether the image shows all that was agreed on before this was asked; False where nobody can tell in time."""
+
+    async def submit_one(self, command: Command) -> Answer:
+        """Carry out one command, or raise the error that refuses it."""
+        (outcome,) = await self.submit([command])
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    def replay(self, records: Sequence[AnyRecord], version: Offset) -> None:
+        """Make the image show records that have been agreed on, and tell everybody what is new."""
+        self._show(*self.image.replay(records, version))
+
+    def _show(self, image: MetadataImage, delta: Delta | None) -> None:
+        self.image = image
+        if delta is not None:
+            for listener in self._listeners:
+                listener(image, delta)
+
+
+class InMemoryMetadataStore(MetadataStore):
+    """Agrees with itself and forgets everything: for tests."""
+
+    def __init__(self, controller: Controller, image: MetadataImage) -> None:
+        super().__init__(image)
+        self._controller = controller
+        self._turn = asyncio.Lock()
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+        async with self._turn:
+            outcomes, records = decide_all(self._controller, self.image, commands)
+            if records and not validate_only:
+                self.replay(records, Offset(self.image.version + 1))
+            return outcomes
+
+    async def is_current(self) -> bool:
+        return True
+
+
+def decide_all(
+    controller: Controller,
+    image: MetadataImage,
+    commands: Sequence[Command],
+    quorum_leader: QuorumLeader | None = None,
+) -> tuple[Outcomes, list[AnyRecord]]:
+    """Decide each command on top of those before it."""
+    draft = image
+    outcomes: Outcomes = []
+    records: list[AnyRecord] = []
+    for number, command in enumerate(commands, 1):
+        try:
+            decision = controller.decide(draft, command, quorum_leader=quorum_leader)
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        outcomes.append(decision)
+        records.extend(decision.records)
+        if decision.records and number < len(commands):
+            draft, _ = draft.replay(decision.records, draft.version)
+    return outcomes, records

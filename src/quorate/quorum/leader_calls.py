@@ -1,0 +1,165 @@
+"""Asks the quorum leader, wherever it is and through every change of it.
+
+The node itself answers when it leads. Otherwise the leader that it knows is asked, or, while it knows none, any node
+that can be reached: those that do not lead say who does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any, Protocol
+
+from quorate.kernel.errors import UNREADABLE
+from quorate.kernel.ids import NodeId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
+from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
+from quorate.transport.peers.errors import PeerUnreachable
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_MIN_MS = 10
+_PAUSE_MAX_MS = 100
+#: One attempt; a leader that is alive but cut off is given up after this.
+_ATTEMPT_TIMEOUT_MS = 2_000
+
+
+class NoQuorum(Exception):
+    """No leader answered before the deadline. ``may_be_done`` tells whether the request can have had an effect."""
+
+    def __init__(self, *, may_be_done: bool) -> None:
+        super().__init__("the quorum leader did not answer in time")
+        self.may_be_done = may_be_done
+
+
+class PeerCalls(Protocol):
+    """The part of ``transport.peers.peers.Peers`` that is needed here."""
+
+    async def request(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes: ...
+
+    def is_connected(self, node_id: NodeId) -> bool: ...
+
+
+class LeaderCalls:
+    def __init__(
+        self,
+        node_id: NodeId,
+        peers: PeerCalls | None,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        known_nodes: Callable[[], list[NodeId]],
+        known_leader: Callable[[], QuorumLeader | None],
+        answer: Callable[[LeaderRequest], Awaitable[LeaderAnswer]],
+        on_referral: Callable[[NodeId, str], None],
+    ) -> None:
+        """``on_referral`` is told where a node says that the leader is."""
+        self._node_id = node_id
+        self._peers = peers
+        self._loop = loop
+        self._random = random
+        self._known_nodes = known_nodes
+        self._known_leader = known_leader
+        self._answer = answer
+        self._on_referral = on_referral
+        self._leader_changed: asyncio.Future[None] = loop.create_future()
+
+    def leader_changed(self) -> None:
+        """Wake those who wait for a leader."""
+        waiting, self._leader_changed = self._leader_changed, self._loop.create_future()
+        if not waiting.done():
+            waiting.set_result(None)
+
+    async def wait_for_leader(self, timeout_ms: float) -> None:
+        """Return when somebody is known to lead, or at the deadline."""
+        deadline = self._loop.time() + timeout_ms / 1000
+        while self._known_leader() is None and (left_s := deadline - self._loop.time()) > 0:
+            await asyncio.wait([self._leader_changed], timeout=left_s)
+
+    async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]:
+        """The leader's answer, and whether an earlier attempt may have had an effect already.
+
+        So only requests that may be repeated are asked this way. Raises ``NoQuorum`` at the deadline.
+        """
+        deadline = self._loop.time() + timeout_ms / 1000
+        may_be_done = False
+        hint: QuorumLeader | None = None
+        while (left_ms := (deadline - self._loop.time()) * 1000) > 0:
+            leader_changed = self._leader_changed
+            believed = self._believed_leader(hint)
+            target = self._any_reachable() if believed is None else believed.node_id
+            hint = None
+            if target is not None:
+                attempt = self._attempt(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
+                try:
+                    answer = await self._while_none_is_newer(attempt, target, believed)
+                except OutcomeUnknown:
+                    may_be_done = True
+                else:
+                    if not isinstance(answer, Redirect):
+                        return answer, may_be_done
+                    hint = answer.leader
+                    if hint is not None and hint.node_id != target:
+                        self._on_referral(hint.node_id, answer.address)
+                        continue
+            await self._pause(leader_changed, deadline)
+        raise NoQuorum(may_be_done=may_be_done)
+
+    def _believed_leader(self, hint: QuorumLeader | None) -> QuorumLeader | None:
+        known = self._known_leader()
+        return hint if hint is not None and (known is None or hint.term >= known.term) else known
+
+    def _any_reachable(self) -> NodeId | None:
+        reachable = [node for node in self._known_nodes() if self._peers is not None and self._peers.is_connected(node)]
+        return self._random.choice(reachable) if reachable else None
+
+    async def _while_none_is_newer(
+        self, asking: Coroutine[Any, Any, LeaderAnswer], target: NodeId, believed: QuorumLeader | None
+    ) -> LeaderAnswer:
+        """Do not wait for a node that is cut off once another is known to lead, in a later term than it was said to."""
+        attempt = self._loop.create_task(asking)
+        try:
+            while not attempt.done():
+                news: list[asyncio.Future[Any]] = [attempt, self._leader_changed]
+                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+                if not attempt.done() and self._is_superseded(target, believed):
+                    raise OutcomeUnknown("another node leads")
+            return attempt.result()
+        finally:
+            attempt.cancel()
+            # Who asked may have been cancelled in the very turn in which the attempt failed.
+            attempt.add_done_callback(_pass_over)
+
+    def _is_superseded(self, target: NodeId, believed: QuorumLeader | None) -> bool:
+        known = self._known_leader()
+        return known is not None and known.node_id != target and (believed is None or known.term > believed.term)
+
+    async def _attempt(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
+        if target == self._node_id:
+            try:
+                return await asyncio.wait_for(self._answer(request), timeout_ms / 1000)
+            except NotQuorumLeader as refused:
+                return Redirect(leader=refused.leader)
+            except TimeoutError:
+                raise OutcomeUnknown("no answer in time") from None
+        if self._peers is None:
+            return Redirect(leader=None)
+        try:
+            return decode_answer(await self._peers.request(target, encode(request), timeout_ms))
+        except PeerUnreachable:
+            return Redirect(leader=None)
+        except (PeerOutcomeUnknown, *UNREADABLE) as error:
+            raise OutcomeUnknown(str(error)) from None
+
+    async def _pause(self, leader_changed: "asyncio.Future[None]", deadline: float) -> None:
+        """Wait for news of the leader, but not for long: it may have come back without a change."""
+        pause = self._random.uniform(_PAUSE_MIN_MS, _PAUSE_MAX_MS) / 1000
+        await asyncio.wait([leader_changed], timeout=max(0.0, min(pause, deadline - self._loop.time())))
+
+
+def _pass_over(attempt: "asyncio.Task[LeaderAnswer]") -> None:
+    """Nobody waits for it any more."""
+    if not attempt.cancelled():
+        attempt.exception()

@@ -1,0 +1,270 @@
+"""What the quorum leader does for the cluster: decides commands, watches over the brokers, changes the membership.
+
+All of it starts when this node has won the quorum and applied everything agreed on before, and ends when it loses it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Executor
+from typing import Any, Protocol, assert_never
+
+import msgspec
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.core import commands as c
+from quorate.metadata.core.command_codec import decode_commands, encode_outcomes
+from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.quorum.active_controller import ActiveController
+from quorate.quorum.alarm import Alarm
+from quorate.quorum.core import leader_requests as q
+from quorate.quorum.core.broker_sessions import BrokerSessions
+from quorate.quorum.core.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
+from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.membership_upkeep import MembershipUpkeep
+from quorate.quorum.metadata_store import QuorumMetadataStore
+from quorate.quorum.raft_driver import RaftDriver
+
+logger = logging.getLogger(__name__)
+
+
+#: How long what has arrived, and this node's own heartbeat, may take to be heard.
+_HEARING_S = 0.05
+#: A timer that is so late shows that this process was frozen or starved.
+_AWAY_S = 0.1
+
+
+#: The broker has started anew, or was unregistered, since the decision was made.
+_OVERTAKEN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+
+class Neighbours(Protocol):
+    def is_refusing(self, node_id: NodeId) -> bool:
+        """Whether no process listens where the node used to."""
+        ...
+
+
+class Predecessor(msgspec.Struct, frozen=True):
+    """The quorum leader before this one, and when it was last heard, by the loop's clock."""
+
+    node_id: NodeId
+    last_heard_ms: int
+
+
+class Leadership:
+    def __init__(
+        self,
+        node_id: NodeId,
+        cluster_id: str,
+        controller: Controller,
+        store: QuorumMetadataStore,
+        neighbours: Neighbours | None,
+        *,
+        session_timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+    ) -> None:
+        self._executor = executor
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._controller = controller
+        self._store = store
+        self._neighbours = neighbours
+        self._loop = loop
+        self._sessions = BrokerSessions(session_timeout_ms)
+        self._active: ActiveController | None = None
+        self._timer: Alarm | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, driver: RaftDriver) -> None:
+        self._driver = driver
+        self._upkeep = MembershipUpkeep(driver, lambda: self._store.image, lambda: self._active is not None, self._loop)
+        self._store.subscribe(self._metadata_changed)
+
+    @property
+    def current(self) -> QuorumLeader | None:
+        """The leadership that this node holds; None while it does not."""
+        return None if self._active is None else self._active.leadership
+
+    def begin(self, leadership: QuorumLeader, predecessor: Predecessor | None = None) -> None:
+        """Take over the cluster as the image shows it.
+
+        Everybody has a whole session to find the new leader, except for its predecessor: that one has been silent
+        since before the election.
+        """
+        self.end()
+        logger.info("controller active node=%s term=%s", self._node_id, leadership.term)
+        driver = self._driver
+        self._active = ActiveController(
+            leadership,
+            self._controller,
+            self._store,
+            propose=driver.propose,
+            confirm=driver.read_offset,
+            loop=self._loop,
+            executor=self._executor,
+        )
+        image = self._store.image
+        if not image.cluster_id:
+            self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
+        self._sessions.begin(image.brokers, self._now_ms())
+        if predecessor is not None and predecessor.node_id in image.brokers:
+            self._sessions.heard(predecessor.node_id, predecessor.last_heard_ms)
+        for broker in image.live_brokers:  # One that is fenced may just be coming back.
+            if self._neighbours is not None and self._neighbours.is_refusing(broker.node_id):
+                self.broker_gone(broker.node_id)
+        self._watch_sessions()
+        self._upkeep.look()
+
+    def end(self) -> None:
+        if self._active is None:
+            return
+        logger.info("controller inactive node=%s term=%s", self._node_id, self._active.leadership.term)
+        self._active.resign()
+        self._active = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def stop(self) -> None:
+        self.end()
+        self._upkeep.stop()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def broker_gone(self, node_id: NodeId) -> None:
+        """The broker's process has ended: no need to wait for its session to end too."""
+        if self._active is not None and node_id != self._node_id:
+            self._run(self._fence(node_id, "its process is gone"))
+
+    async def answer(self, request: q.LeaderRequest) -> q.LeaderAnswer:
+        """Raises ``NotQuorumLeader`` where nothing was done."""
+        active = self._active
+        if active is None:
+            raise NotQuorumLeader("not the leader", self._driver.state.leader)
+        match request:
+            case q.Submit(commands=commands, validate_only=validate_only):
+                return await self._carry_out(active, decode_commands(commands), validate_only=validate_only)
+            case q.Heartbeat():
+                return await self._heartbeat(active, request)
+            case q.Promote(node_id=node_id):
+                return await self._change_membership(PromoteLearner(node_id))
+            case q.Remove(node_id=node_id):
+                return await self._change_membership(self._removal(node_id))
+            case q.Describe():
+                return self._driver.describe()
+            case _:
+                assert_never(request)
+
+    async def _carry_out(
+        self, active: ActiveController, commands: Sequence[c.Command], *, validate_only: bool
+    ) -> q.Submitted:
+        done = await active.submit(commands, validate_only=validate_only)
+        for command in commands:
+            if isinstance(command, c.RegisterBroker):
+                # Should it never be heard again, what waits for it must not wait for ever.
+                self._sessions.heard(command.node_id, self._now_ms())
+                self._watch_sessions()
+        return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
+
+    async def _heartbeat(self, active: ActiveController, beat: q.Heartbeat) -> q.HeartbeatAnswer:
+        broker = self._store.image.brokers.get(beat.node_id)
+        if broker is None:
+            # One that was deposed may not have heard of the broker yet.
+            await self._driver.read_offset()
+            return q.HeartbeatAnswer(is_removed=True)
+        if broker.broker_epoch != beat.broker_epoch:
+            return q.HeartbeatAnswer(is_superseded=broker.broker_epoch > beat.broker_epoch)
+        self._sessions.heard(beat.node_id, self._now_ms())
+        self._watch_sessions()
+        if beat.has_room != broker.has_room:
+            logger.info("broker room changed node=%s has_room=%s", beat.node_id, beat.has_room)
+            await self._submit(
+                c.ChangeBrokerRoom(node_id=beat.node_id, broker_epoch=beat.broker_epoch, has_room=beat.has_room)
+            )
+        if beat.wants_to_stop:
+            # If leadership ends first, the broker must not stop: it asks the next leader.
+            await active.submit([c.BeginControlledShutdown(node_id=beat.node_id, broker_epoch=beat.broker_epoch)])
+            return q.HeartbeatAnswer(may_stop=self._store.image.leader_count(beat.node_id) == 0)
+        # Epochs of brokers that registered in one batch run ahead of the versions.
+        if broker.fenced and beat.metadata_version >= min(beat.broker_epoch, self._store.image.version):
+            await self._submit(c.UnfenceBroker(node_id=beat.node_id, broker_epoch=beat.broker_epoch))
+        return q.HeartbeatAnswer()
+
+    def _removal(self, node_id: NodeId) -> MembershipChange:
+        """A broker must hear of every change, so it leaves the quorum only when it is unregistered."""
+        return DemoteVoter(node_id) if node_id in self._store.image.brokers else RemoveMember(node_id)
+
+    async def _change_membership(self, change: MembershipChange) -> q.LeaderAnswer:
+        try:
+            await self._driver.change_membership(change)
+        except NotQuorumLeader as refused:
+            if isinstance(refused.reason, ChangeRefusal):
+                return q.Refused(reason=str(refused.reason))
+            raise
+        logger.info("membership changed node=%s change=%s", self._node_id, change)
+        return q.Done()
+
+    async def _fence(self, node_id: NodeId, reason: str) -> None:
+        """Also where it is fenced already: it may have died before it was unfenced, and partitions wait for it."""
+        broker = self._store.image.brokers.get(node_id)
+        if broker is None:
+            return
+        if broker.is_live:
+            logger.warning("broker fenced node=%s reason=%s", node_id, reason)
+        await self._submit(c.FenceBroker(node_id=node_id, broker_epoch=broker.broker_epoch))
+
+    async def _submit(self, command: c.Command) -> None:
+        """Carry out a decision of the leader's own; if leadership ends first, the next leader decides anew."""
+        if self._active is None:
+            return
+        try:
+            (outcome,) = (await self._active.submit([command])).outcomes
+        except (NotQuorumLeader, OutcomeUnknown):
+            return
+        if isinstance(outcome, KafkaError) and outcome.code not in _OVERTAKEN:
+            logger.error("controller command refused command=%s error=%s", command, outcome)
+
+    def _watch_sessions(self) -> None:
+        deadline_ms = self._sessions.next_deadline_ms
+        if self._active is None or deadline_ms is None or self._timer is not None:
+            return  # A timer looks again when it fires: deadlines only move on.
+        # What was due before anybody looked does not make this timer late.
+        self._timer = Alarm(self._loop, max(deadline_ms / 1000, self._loop.time()), self._session_due)
+
+    def _session_due(self) -> None:
+        """A session's time is up. Where this process itself was frozen or starved, heartbeats wait to be heard.
+
+        It may have been away for any part of the session, and for as long as this timer is late: so that long, and a
+        moment, is what a broker has before it is taken for silent.
+        """
+        assert self._timer is not None
+        now_s = self._loop.time()
+        late_s = now_s - self._timer.due_s
+        self._timer = Alarm(self._loop, now_s + late_s + _HEARING_S, self._end_sessions)
+
+    def _end_sessions(self) -> None:
+        assert self._timer is not None
+        if self._loop.time() - self._timer.due_s > _AWAY_S:
+            self._session_due()
+            return
+        self._timer = None
+        for node_id in self._sessions.expired(self._now_ms()):
+            self._sessions.ended(node_id)
+            self._run(self._fence(node_id, "its session ended"))
+        self._watch_sessions()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
+        if delta.changed_brokers:
+            self._upkeep.look()
+
+    def _now_ms(self) -> int:
+        return round(self._loop.time() * 1000)

@@ -1,0 +1,417 @@
+"""A node's part in the quorum, composed: the log on disk, the Raft core, the peers, the metadata, the leader's work."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from random import Random
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from quorate.kernel.address import Address, parse_address
+from quorate.kernel.clock import Clock
+from quorate.kernel.conditions import Conditions
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
+from quorate.kernel.leaders import QuorumLeader
+from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig
+from quorate.quorum.config import QuorumConfig
+from quorate.quorum.core.config import RaftConfig
+from quorate.quorum.core.finding import Finding
+from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
+from quorate.quorum.core.membership import Member, Membership
+from quorate.quorum.core.messages import Message, encode_message
+from quorate.quorum.core.node import RaftNode
+from quorate.quorum.core.ready import QuorumState
+from quorate.quorum.core.sanity import is_address
+from quorate.quorum.damage_report import RecoveryReport, tell_findings
+from quorate.quorum.departed_brokers import DepartedBrokers
+from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.file_check import FileCheck
+from quorate.quorum.leader_calls import LeaderCalls
+from quorate.quorum.leader_doubt import LeaderDoubt
+from quorate.quorum.leadership import Leadership, Predecessor
+from quorate.quorum.metadata_store import QuorumMetadataStore
+from quorate.quorum.peer_checks import check_metadata, read_message, read_request
+from quorate.quorum.raft_driver import RaftDriver
+from quorate.quorum.raft_storage import RaftStorage
+from quorate.transport.peers.config import PeerConfig, PeerIdentity
+from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
+from quorate.transport.peers.errors import PeerProtocolError, PeerUnreachable
+from quorate.transport.peers.frames import Payload
+from quorate.transport.peers.peers import Peers
+from quorate.transport.reserved_address import listen_error
+
+logger = logging.getLogger(__name__)
+
+#: The first bytes of requests that are not for the quorum leader. No msgpack map, as those are, begins with them.
+_REPLICA_FETCH = b"\x01"
+_KAFKA_REQUEST = b"\x02"
+_READ_RANGE = b"\x03"
+_OF_MEMBERS = (_REPLICA_FETCH, _KAFKA_REQUEST, _READ_RANGE)
+
+Answer = TypeVar("Answer")
+
+
+class ReplicaServer(Protocol):
+    """Serves the other replicas of what this node leads."""
+
+    async def fetch(self, follower: NodeId, payload: bytes) -> Payload: ...
+
+    def peer_connected(self, node_id: NodeId) -> None: ...
+
+
+class RangeReader(Protocol):
+    """Serves nodes whose own replica is damaged."""
+
+    async def serve(self, payload: bytes) -> Payload: ...
+
+
+class RequestServer(Protocol):
+    """Serves Kafka requests of other nodes."""
+
+    async def serve(self, payload: bytes) -> bytes: ...
+
+
+class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    #: For the metadata log alone.
+    executor: Executor
+    #: For what computes for long.
+    workers: Executor
+    random: Random
+    conditions: Conditions
+    #: Told when this node cannot go on: its disk failed, or an invariant is broken.
+    on_failure: Callable[[Exception], None]
+    #: Connections at the peer port that descriptors are left for; None where nobody counts them.
+    most_strangers: int | None = None
+
+
+class Quorum:
+    def __init__(
+        self,
+        config: QuorumConfig,
+        *,
+        identity: PeerIdentity,
+        controller: Controller,
+        storage: RaftStorage,
+        store: QuorumMetadataStore,
+        session_timeout_ms: int,
+        balance: BalanceConfig,
+        environment: QuorumEnvironment,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._storage = storage
+        self._store = store
+        #: A quorum leader that this node has yet to hear of, and where it is by the word of another.
+        self._referral: tuple[NodeId, Address] | None = None
+        #: Of each peer when it was last connected.
+        self._incarnations: dict[NodeId, int] = {}
+        self._replication: ReplicaServer | None = None
+        self._requests: RequestServer | None = None
+        self._ranges: RangeReader | None = None
+        #: Whoever led last, as long as this node has not led since.
+        self._predecessor: Predecessor | None = None
+        loop, random = environment.loop, environment.random
+        self.peers: Peers | None = None
+        if config.peer_listen is not None:
+            self.peers = Peers(loop, random, identity, PeerConfig().with_strangers(environment.most_strangers), self)
+        self._leadership = Leadership(
+            config.node_id,
+            identity.cluster_id,
+            controller,
+            store,
+            self.peers,
+            session_timeout_ms=session_timeout_ms,
+            loop=loop,
+            executor=environment.workers,
+        )
+        self.leader_calls = LeaderCalls(
+            config.node_id,
+            self.peers,
+            loop=loop,
+            random=random,
+            known_nodes=lambda: sorted(self._addresses()),
+            known_leader=lambda: self.leader,
+            answer=self._leadership.answer,
+            on_referral=self._leader_referred_to,
+        )
+        store.connect(self.leader_calls)
+        self.leader_doubt = LeaderDoubt(loop, self._is_live)
+        self.departed_brokers = DepartedBrokers(loop)
+        self.balance = AutomaticBalance(balance, store, lambda: self._leadership.current, loop)
+        self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
+        self.driver = self._restore(storage)
+        self._file_check = FileCheck(config.node_id, self.driver, storage, loop)
+        self._leadership.connect(self.driver)
+
+    @property
+    def leader(self) -> QuorumLeader | None:
+        """The quorum leader, as far as this node knows. Says nothing about who leads any partition."""
+        return self.driver.state.leader
+
+    async def start(self) -> None:
+        self._store.subscribe(self._metadata_changed)
+        self.balance.start()
+        if self.peers is not None:
+            listen = self._config.peer_listen
+            assert listen is not None
+            self._update_peers()
+            try:
+                await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
+            except OSError as error:
+                raise listen_error(listen, error, "for peers") from None
+        tell_findings(self._id, self._storage.findings)
+        if (lost_log := self.driver.lost_log) is not None:
+            self._recovery.start(lost_log, lambda: self.driver.log_end_offset, lambda: self.leader)
+        self.driver.start()
+        self._file_check.start()
+
+    async def hand_over(self, timeout_ms: float) -> None:
+        """Before a stop: have another voter lead, so that the cluster does not have to find out and elect one."""
+        deadline = self._environment.loop.time() + timeout_ms / 1000
+        for successor in self._successors():
+            with suppress(NotQuorumLeader, OutcomeUnknown, TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self.driver.hand_over(successor)
+                # The successor may need this node's vote, so it must not stop before that has arrived.
+                await self.leader_calls.wait_for_leader((deadline - self._environment.loop.time()) * 1000)
+                logger.info("quorum handed over node=%s successor=%s", self._id, successor)
+                return
+
+    def _successors(self) -> list[NodeId]:
+        """Voters that are there and do not stop themselves; first those that have most of the log."""
+        if self._leadership.current is None or self.peers is None:
+            return []
+        ends = self.driver.log_end_offsets()
+        voters = [node_id for node_id in self.driver.membership.voters if node_id != self._id]
+        present = [n for n in voters if self.peers.is_connected(n) and self._store.image.is_active(n)]
+        return sorted(present, key=lambda node_id: (-ends.get(node_id, 0), node_id))
+
+    async def stop(self) -> None:
+        self.balance.stop()
+        self._recovery.stop()
+        self._file_check.stop()
+        self._leadership.stop()
+        await self.driver.stop()
+        if self.peers is not None:
+            await self.peers.stop()
+        self._storage.close()
+
+    async def check_files(self) -> list[Finding]:
+        """Check the quorum's files now, and repair what is damaged; returns what was found."""
+        return await self._file_check.check_now()
+
+    async def ask(self, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
+        answer, _ = await self.leader_calls.ask(request, timeout_ms)
+        return answer
+
+    # Replication and Kafka requests use the same links.
+
+    def serve_replication(self, replication: ReplicaServer) -> None:
+        self._replication = replication
+
+    async def call_replica(
+        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], None]
+    ) -> None:
+        await self._call(node_id, _REPLICA_FETCH + payload, timeout_ms, read)
+
+    def serve_requests(self, requests: RequestServer) -> None:
+        self._requests = requests
+
+    def serve_ranges(self, ranges: RangeReader) -> None:
+        self._ranges = ranges
+
+    async def read_range(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        return await self._call(node_id, _READ_RANGE + payload, timeout_ms, bytes)
+
+    async def call_peer(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms, bytes)
+
+    async def _call(
+        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
+        if self.peers is None:
+            raise PeerUnreachable("this node has no peers")
+        return await self.peers.request_and_read(node_id, payload, timeout_ms, read)
+
+    # What peers say.
+
+    def directory_of(self, node_id: NodeId) -> DirectoryId:
+        """By the latest membership in the log, as everything about votes: the image is empty when a node starts."""
+        directory_id = self.driver.directory_of(node_id)
+        broker = self._store.image.brokers.get(node_id)
+        if directory_id == NO_DIRECTORY and broker is not None and self.driver.membership.member(node_id) is None:
+            return broker.directory_id  # It has registered, and becomes a member next.
+        return directory_id
+
+    def knows(self, node_id: NodeId) -> bool:
+        return self.driver.membership.member(node_id) is not None or node_id in self._store.image.brokers
+
+    def message_received(self, sender: NodeId, payload: memoryview) -> None:
+        message = read_message(sender, payload)
+        objection = self.driver.objection_to(message)
+        if objection is not None:
+            raise PeerProtocolError(f"{type(message).__name__} refused: {objection}")
+        check_metadata(message)
+        self._note_predecessor(sender)
+        self.driver.message_received(message)
+
+    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> Awaitable[Payload]:
+        if payload[:1] not in _OF_MEMBERS:
+            return self._answer(read_request(sender, payload, is_known=is_known))
+        if not is_known:
+            raise PeerUnreachable(f"node {sender} is not known here")
+        if payload[:1] == _REPLICA_FETCH:
+            return self._serve_replica(sender, payload[1:])
+        if payload[:1] == _READ_RANGE:
+            return self._serve_range(payload[1:])
+        return self._serve_request(payload[1:])
+
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
+        if self._incarnations.get(node_id) == incarnation:
+            self.leader_doubt.peer_back(node_id)  # Only the connection was lost.
+        self._incarnations[node_id] = incarnation
+        self.leader_calls.leader_changed()
+        self.driver.peer_reachable(node_id)
+        if self._replication is not None:
+            self._replication.peer_connected(node_id)
+
+    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
+        self.leader_doubt.peer_lost(node_id)
+        if refused:
+            self.driver.peer_gone(node_id)
+            self._leadership.broker_gone(node_id)
+
+    async def _serve_replica(self, sender: NodeId, payload: bytes) -> Payload:
+        if self._replication is None:
+            raise PeerUnreachable("this node is not ready to replicate")
+        return await self._replication.fetch(sender, payload)
+
+    async def _serve_range(self, payload: bytes) -> Payload:
+        if self._ranges is None:
+            raise PeerUnreachable("this node is not ready to be read from")
+        return await self._ranges.serve(payload)
+
+    async def _serve_request(self, payload: bytes) -> bytes:
+        if self._requests is None:
+            raise PeerUnreachable("this node is not ready for requests")
+        return await self._requests.serve(payload)
+
+    async def _answer(self, request: LeaderRequest) -> bytes:
+        try:
+            return encode(await self._leadership.answer(request))
+        except NotQuorumLeader as refused:
+            address = None if refused.leader is None else self._addresses().get(refused.leader.node_id)
+            return encode(Redirect(leader=refused.leader, address=str(address or "")))
+        except OutcomeUnknown as error:
+            raise PeerOutcomeUnknown(str(error)) from None
+
+    @property
+    def _id(self) -> NodeId:
+        return self._config.node_id
+
+    def _restore(self, storage: RaftStorage) -> RaftDriver:
+        restored = storage.restore()
+        if restored.snapshot is not None:
+            self._store.install(restored.snapshot)
+        raft = RaftNode(
+            node_id=self._id,
+            config=RaftConfig(),
+            jitter=self._environment.random.random,
+            now_ms=round(self._environment.loop.time() * 1000),
+            bootstrap=self._bootstrap(),
+            hard_state=restored.hard_state,
+            snapshot=restored.snapshot,
+            entries=restored.entries,
+            lost_log=restored.lost_log,
+        )
+        return RaftDriver(
+            raft,
+            storage,
+            self._store,
+            loop=self._environment.loop,
+            executor=self._environment.executor,
+            clock=self._environment.clock,
+            send=self._send,
+            on_state=self._state_changed,
+            on_membership=lambda _: self._update_peers(),
+            on_failure=self._environment.on_failure,
+            on_recovered=lambda: self._recovery.recovered(self.driver.log_end_offset),
+        )
+
+    def _bootstrap(self) -> Membership:
+        """The first membership: the configured voters, or this node alone. One that joins later starts with none."""
+        voters = self._config.voters
+        if not voters:
+            address = self._config.peer_advertised or self._config.peer_listen
+            return Membership.of([Member(self._id, str(address or ""), is_voter=True)])
+        if self._id not in voters:
+            return Membership()
+        return Membership.of(Member(node_id, str(address), is_voter=True) for node_id, address in voters.items())
+
+    def _send(self, message: Message) -> None:
+        if self.peers is not None:
+            self.peers.send(message.receiver, encode_message(message))
+
+    def _state_changed(self, state: QuorumState) -> None:
+        if state.can_decide:
+            assert state.leader is not None
+            self._leadership.begin(state.leader, self._predecessor)
+            self._predecessor = None
+            self.balance.look_soon()
+        else:
+            self._leadership.end()
+        self.leader_calls.leader_changed()
+
+    def _note_predecessor(self, sender: NodeId) -> None:
+        """Whatever the leader says shows that it lives, also what it says after it has lost the quorum."""
+        leader, predecessor = self.leader, self._predecessor
+        if leader is not None:
+            is_meant = sender == leader.node_id
+        else:
+            is_meant = predecessor is not None and sender == predecessor.node_id
+        if is_meant:
+            self._predecessor = Predecessor(sender, round(self._environment.loop.time() * 1000))
+
+    def _is_live(self, node_id: NodeId) -> bool:
+        return self._store.image.is_live(node_id)
+
+    def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
+        if delta.changed_brokers:
+            self._update_peers()
+            self.leader_doubt.look_again()
+            self.departed_brokers.brokers_changed(image, delta.changed_brokers)
+
+    def _addresses(self) -> dict[NodeId, Address]:
+        """Where every other node is, by what the cluster has agreed on or else the configuration.
+
+        Never by what a node says of itself, or whoever connects could have this one dial any place. One that this node
+        has not heard of yet, or that has moved, is answered on the connection that it opens. But whoever is dialled
+        may say where the leader is.
+        """
+        agreed = self._agreed_addresses()
+        return agreed if self._referral is None else dict([self._referral]) | agreed
+
+    def _agreed_addresses(self) -> dict[NodeId, Address]:
+        known = dict(self._config.voters)
+        places = [(member.node_id, member.address) for member in self.driver.membership.members]
+        places += [(broker.node_id, broker.peer_address) for broker in self._store.image.brokers.values()]
+        known.update({node_id: parse_address(place) for node_id, place in places if place and is_address(place)})
+        known.pop(self._id, None)
+        return known
+
+    def _leader_referred_to(self, node_id: NodeId, address: str) -> None:
+        if address and is_address(address) and node_id not in self._agreed_addresses():
+            self._referral = (node_id, parse_address(address))
+            self._update_peers()
+
+    def _update_peers(self) -> None:
+        if self.peers is not None:
+            self.peers.set_peers(self._addresses())
+            self.peers.review()

@@ -1,6 +1,0 @@
-"""Consensus on the metadata log: a pure Raft core, driven by events, that says what to persist, send and apply. Pure.
-
-``node.RaftNode`` is the whole of it to a shell. ``events`` go in, a ``ready.Ready`` comes out; ``outcomes`` answer what
-the shell asked for. Inside, ``follower``, ``candidate`` and ``leader`` are the roles over one ``state``; a role returns
-the ``transitions`` it asks for.
-"""

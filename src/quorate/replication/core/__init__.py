@@ -1,0 +1,1 @@
+"""Partition replication: what followers have, what is committed, who is in sync."""

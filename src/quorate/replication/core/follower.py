@@ -1,0 +1,154 @@
+"""A follower of one partition in one leader epoch: what to do with each answer of its leader.
+
+It appends what follows its log, cuts its log where the leader says that the two part, and knows what is committed. It
+never cuts at its own high watermark: what lies above it may be committed all the same (KIP-101).
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import Offset
+from quorate.kernel.leaders import PartitionLeader
+from quorate.replication.core.divergence import EpochEnd, truncation_offset
+from quorate.replication.core.leader_events import HighWatermarkAdvanced
+from quorate.replication.core.replica_fetch import FetchPosition, ReplicaLog
+
+
+class CommittedRecordsWouldBeLost(Exception):
+    """The leader lacks records that were committed, and its election was not an unclean one: stop, loudly."""
+
+
+class FetchAnswered(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader's answer for this partition; the records themselves stay with the shell."""
+
+    position: FetchPosition  # As the request had it.
+    error: ErrorCode | None = None
+    diverging_epoch: EpochEnd | None = None
+    log_start_offset: Offset  # The leader's; also with OFFSET_OUT_OF_RANGE.
+    high_watermark: Offset  # The leader's.
+    has_records: bool
+
+
+class RecordsAppended(msgspec.Struct, frozen=True, kw_only=True):
+    """The shell has carried out ``AppendRecords``."""
+
+
+class AppendRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Append the records of the answer, then report ``RecordsAppended``.
+
+    Where durability asks for it, sync before the next fetch: its offset says that everything before it is on disk.
+    """
+
+
+class TruncateTo(msgspec.Struct, frozen=True, kw_only=True):
+    """Cut the log at the offset, durably, before the next fetch."""
+
+    offset: Offset
+
+
+class TruncateFullyAndStartAt(msgspec.Struct, frozen=True, kw_only=True):
+    """Drop everything: the leader has nothing before ``offset`` any more, nor this log anything of use after it."""
+
+    offset: Offset
+
+
+class AdvanceLogStart(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader has deleted the records before ``offset``."""
+
+    offset: Offset
+
+
+class BackOff(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader would not answer; ask again later, or under the next leader epoch."""
+
+    error: ErrorCode
+
+
+FollowerEvent = FetchAnswered | RecordsAppended
+FollowerEffect = (
+    AppendRecords | TruncateTo | TruncateFullyAndStartAt | AdvanceLogStart | HighWatermarkAdvanced | BackOff
+)
+
+
+class FollowerReplica:
+    """``log`` is always the log as it stands at the moment of the call."""
+
+    def __init__(self, leader: PartitionLeader, *, high_watermark: Offset, is_unclean: bool = False) -> None:
+        self.leader = leader
+        #: Never moves back, except where an unclean election has undone what was committed.
+        self.high_watermark = high_watermark
+        self._leader_high_watermark = high_watermark
+        self._is_unclean = is_unclean
+
+    def next_fetch(self, log: ReplicaLog) -> FetchPosition:
+        return FetchPosition(
+            leader_epoch=self.leader.leader_epoch,
+            fetch_offset=log.log_end_offset,
+            last_fetched_epoch=log.last_epoch,
+        )
+
+    def step(self, event: FollowerEvent, log: ReplicaLog) -> list[FollowerEffect]:
+        """Apply one event; return what the shell must carry out, in order."""
+        match event:
+            case FetchAnswered():
+                return self._take_answer(event, log)
+            case RecordsAppended():
+                return [*self._advance_high_watermark(log)]
+            case _:
+                assert_never(event)
+
+    def _take_answer(self, answer: FetchAnswered, log: ReplicaLog) -> list[FollowerEffect]:
+        if answer.position != self.next_fetch(log):
+            return []  # Late, or doubled: it is about a log that we no longer have.
+        if answer.error is not None:
+            return self._take_error(answer.error, answer.log_start_offset, log)
+        if answer.diverging_epoch is not None:
+            return self._truncate(answer.diverging_epoch, answer.log_start_offset, log)
+        self._leader_high_watermark = answer.high_watermark
+        effects: list[FollowerEffect] = [*self._advance_high_watermark(log)]
+        if log.log_start_offset < answer.log_start_offset <= self.high_watermark:
+            effects.append(AdvanceLogStart(offset=answer.log_start_offset))
+        if answer.has_records:
+            effects.append(AppendRecords())  # Last: what it leads to is newer than the effects before.
+        return effects
+
+    def _take_error(self, error: ErrorCode, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE and leader_log_start >= log.log_end_offset:
+            return self._start_over(leader_log_start)
+        return [BackOff(error=error)]
+
+    def _truncate(self, named: EpochEnd, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
+        offset = truncation_offset(log.epochs, log.log_end_offset, named)
+        if offset <= leader_log_start:
+            # The leader no longer knows which epochs it had there: nothing vouches for what would be left.
+            return self._start_over(leader_log_start)
+        self._check_loss(offset)
+        return [TruncateTo(offset=offset)]
+
+    def _start_over(self, leader_log_start: Offset) -> list[FollowerEffect]:
+        self._check_loss(leader_log_start)
+        # A leader deletes committed records only, so all that it no longer has was committed.
+        self.high_watermark = leader_log_start
+        return [
+            TruncateFullyAndStartAt(offset=leader_log_start),
+            HighWatermarkAdvanced(offset=leader_log_start),
+        ]
+
+    def _check_loss(self, offset: Offset) -> None:
+        if offset >= self.high_watermark:
+            return
+        if not self._is_unclean:
+            raise CommittedRecordsWouldBeLost(
+                f"leader {self.leader.node_id} of epoch {self.leader.leader_epoch} has records up to {offset} only, "
+                f"and everything before {self.high_watermark} is committed"
+            )
+        self.high_watermark = offset
+
+    def _advance_high_watermark(self, log: ReplicaLog) -> list[HighWatermarkAdvanced]:
+        committed = min(self._leader_high_watermark, log.log_end_offset)
+        if committed <= self.high_watermark:
+            return []
+        self.high_watermark = committed
+        return [HighWatermarkAdvanced(offset=committed)]

@@ -1,0 +1,130 @@
+"""What a follower asks its leaders, and what they answer.
+
+An answer is a head and the records behind it, as they are: megabytes that nobody copies into a message, or out of one.
+
+Requests of one session add up: each names only the partitions that are asked for anew, and an answer holds those that
+there is news of, whichever request named them. A partition that was answered has to be asked for again.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - an exception, whatever the standard library calls it
+from uuid import UUID
+
+import msgspec
+
+from quorate.kernel.disk import Buffer
+from quorate.kernel.errors import UNREADABLE, ErrorCode
+from quorate.transport.peers.errors import PeerProtocolError
+
+PartitionKey = tuple[UUID, int]
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    #: What the follower knows to be committed: it is told when there is more.
+    known_high_watermark: int
+    #: Where its log starts: it is told when records were deleted, or they would be back under its leadership.
+    known_log_start: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic_id, self.partition
+
+
+class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True):
+    #: A new number forgets all that was asked for before.
+    session: int
+    broker_epoch: int
+    asks: list[Ask]
+
+
+class Given(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The answer for one partition; ``ask`` comes back as it was, so that a late answer is known as such."""
+
+    ask: Ask
+    error_code: int
+    #: Epoch and end offset, where the follower has to truncate first.
+    diverging: tuple[int, int] | None
+    log_start_offset: int
+    high_watermark: int
+    records: memoryview
+
+
+class ReplicaFetchAnswer(msgspec.Struct, frozen=True, array_like=True):
+    #: Whether the leader knows the session; if not, everything has to be asked for anew.
+    is_known: bool
+    given: list[Given]
+
+
+class _GivenHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    ask: Ask
+    error_code: int
+    diverging: tuple[int, int] | None
+    log_start_offset: int
+    high_watermark: int
+    records_size_bytes: int
+
+
+class _AnswerHead(msgspec.Struct, frozen=True, array_like=True):
+    is_known: bool
+    given: list[_GivenHead]
+
+
+_HEAD_SIZE = Struct(">I")
+_ERROR_CODES = frozenset(ErrorCode)
+_encoder = msgspec.msgpack.Encoder()
+_request_decoder: msgspec.msgpack.Decoder[ReplicaFetch] = msgspec.msgpack.Decoder(ReplicaFetch)
+_head_decoder: msgspec.msgpack.Decoder[_AnswerHead] = msgspec.msgpack.Decoder(_AnswerHead)
+
+
+def encode_fetch(request: ReplicaFetch) -> bytes:
+    return _encoder.encode(request)
+
+
+def decode_fetch(payload: Buffer) -> ReplicaFetch:
+    """Raises ``PeerProtocolError`` where it is none."""
+    try:
+        return _request_decoder.decode(payload)
+    except UNREADABLE as error:
+        raise PeerProtocolError(f"malformed fetch of a replica: {error}") from None
+
+
+def encode_answer(answer: ReplicaFetchAnswer) -> Sequence[Buffer]:
+    given = [
+        _GivenHead(
+            each.ask,
+            each.error_code,
+            each.diverging,
+            each.log_start_offset,
+            each.high_watermark,
+            len(each.records),
+        )
+        for each in answer.given
+    ]
+    head = _encoder.encode(_AnswerHead(answer.is_known, given))
+    return [_HEAD_SIZE.pack(len(head)), head, *(each.records for each in answer.given if each.records)]
+
+
+def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
+    """The records are views of the payload. Raises ``PeerProtocolError`` where it is no answer."""
+    view = memoryview(payload)
+    try:
+        position = _HEAD_SIZE.size + int(_HEAD_SIZE.unpack_from(view)[0])
+        head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
+    except (*UNREADABLE, StructError) as error:
+        raise PeerProtocolError(f"malformed answer to a replica: {error}") from None
+    given = []
+    for each in head.given:
+        if not 0 <= each.records_size_bytes <= len(view) - position or each.error_code not in _ERROR_CODES:
+            raise PeerProtocolError("malformed answer to a replica: it ends before its records, or has no such error")
+        records = view[position : position + each.records_size_bytes]
+        position += each.records_size_bytes
+        given.append(
+            Given(each.ask, each.error_code, each.diverging, each.log_start_offset, each.high_watermark, records)
+        )
+    return ReplicaFetchAnswer(head.is_known, given)

@@ -1,0 +1,72 @@
+"""What a follower says in a fetch, and whether its leader may believe it.
+
+A fetch offset is a statement: "everything before it is in my log, equal to yours, and synced where the cluster asks
+for that". The leader counts it only if both stand in one leader epoch and the logs have not parted.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from quorate.replication.core.divergence import EpochEnd, EpochStart, diverging_epoch, last_epoch
+
+
+class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A log as the rules of replication see it."""
+
+    log_start_offset: Offset
+    log_end_offset: Offset
+    epochs: Sequence[EpochStart]
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        return last_epoch(self.epochs, self.log_end_offset)
+
+
+class FetchPosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a follower stands; the same value comes back with the answer, so that a late one is known as such."""
+
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    last_fetched_epoch: LeaderEpoch
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The follower's log is a prefix of the leader's: it counts as ``FollowerFetched``, and gets what follows."""
+
+
+class Diverged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The follower must truncate first; the fetch says nothing about what it has."""
+
+    diverging_epoch: EpochEnd
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    error: ErrorCode
+
+
+def judge_fetch(position: FetchPosition, leader_epoch: LeaderEpoch, log: ReplicaLog) -> Accepted | Diverged | Refused:
+    """What the leader of ``leader_epoch`` answers to a follower that stands at ``position``."""
+    if position.leader_epoch < leader_epoch:
+        return Refused(error=ErrorCode.FENCED_LEADER_EPOCH)
+    if position.leader_epoch > leader_epoch or position.last_fetched_epoch > leader_epoch:
+        # There is a newer leader; this node has yet to hear of it, and must not make anybody truncate.
+        return Refused(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
+    if position.fetch_offset < log.log_start_offset or _is_unvouched(position, log):
+        return Refused(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    diverging = diverging_epoch(log.epochs, position.last_fetched_epoch, position.fetch_offset, log.log_end_offset)
+    return Accepted() if diverging is None else Diverged(diverging_epoch=diverging)
+
+
+def _is_unvouched(position: FetchPosition, log: ReplicaLog) -> bool:
+    """The follower's last record is just below the log start, and of an epoch that went with what was deleted.
+
+    Nobody knows any more whether this log had the same record there. The follower has nothing that is still wanted.
+    """
+    return (
+        position.fetch_offset == log.log_start_offset
+        and position.last_fetched_epoch != NO_LEADER_EPOCH
+        and (not log.epochs or position.last_fetched_epoch < log.epochs[0][0])
+    )

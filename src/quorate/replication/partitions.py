@@ -1,0 +1,306 @@
+"""The replicas on this node: opened, given their role, reconfigured and deleted as the metadata says.
+
+A change of the metadata only notes which partitions it concerns. Each of them is then looked at, a few in each turn of
+the loop, and made what the newest image says; opening and removing logs is left to worker threads. Until a replica is
+open it answers NOT_LEADER_OR_FOLLOWER, which clients try again. Changes that come meanwhile are seen when it is open.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from functools import partial
+from uuid import UUID
+
+import msgspec
+
+from quorate.kernel.backlog import Backlog
+from quorate.kernel.disk import Disk
+from quorate.kernel.durability import Durability
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+from quorate.kernel.leaders import PartitionLeader
+from quorate.metadata.core.effective_configs import BrokerView
+from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image_difference import difference
+from quorate.metadata.store import LeadershipListener, MetadataStore
+from quorate.replication.core.messages import PartitionKey
+from quorate.replication.disk_room import DiskRoom
+from quorate.replication.group_commit import GroupCommit
+from quorate.replication.partition import OfflinePartition, Partition
+from quorate.replication.partition_logs import PartitionLogs
+from quorate.replication.partition_ports import IntegrityPort
+from quorate.replication.partition_roles import PartitionRoles
+from quorate.replication.partition_settings import PartitionSettings, partition_settings
+from quorate.replication.replication import Replication
+from quorate.replication.unsettled_partitions import PartitionName, UnsettledPartitions
+from quorate.storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    data_dir: str
+    view: BrokerView
+    durability: Durability
+    #: Shared by all: whether the node's disk takes records.
+    room: DiskRoom
+
+
+class Partitions:
+    def __init__(
+        self,
+        config: PartitionsConfig,
+        disk: Disk,
+        group_commit: GroupCommit,
+        integrity: IntegrityPort,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._integrity = integrity
+        self._view = config.view
+        self._durability = config.durability
+        self._room = config.room
+        self._group_commit = group_commit
+        self._loop = loop
+        self._on_failure = on_failure
+        self._image = MetadataImage()
+        self._by_name: dict[PartitionName, Partition | OfflinePartition] = {}
+        self._logs = PartitionLogs(
+            config.data_dir,
+            config.view.node_id,
+            disk,
+            durability=config.durability,
+            loop=loop,
+            executor=executor,
+            on_failure=on_failure,
+        )
+        #: Being opened, or gone from here while their folders are still there: looked at again when that is done.
+        self._busy: set[PartitionName] = set()
+        #: Elected unclean since the replica was last given its role.
+        self._unclean: set[PartitionName] = set()
+        self._changed: Backlog[PartitionName] = Backlog(loop, self._look_at, on_failure)
+        #: Replicas that go away, and whether a committed record says so.
+        self._doomed: Backlog[tuple[Partition, bool]] = Backlog(loop, self._retire, on_failure)
+        self._reconfigured: Backlog[PartitionName] = Backlog(loop, self._reconfigure, on_failure)
+        self._unsettled = UnsettledPartitions(loop)
+        #: By topic, while its configs stay what they are.
+        self._settings: dict[TopicName, PartitionSettings] = {}
+        self._is_closed = False
+
+    def connect(self, replication: Replication) -> None:
+        self._replication = replication
+        self._roles = roles = PartitionRoles(self._view.node_id, self._durability, replication)
+        self._to_tell_of_brokers = Backlog(self._loop, roles.tell_of_brokers, self._on_failure)
+
+    def on_role_changed(self, listener: LeadershipListener) -> None:
+        """Have the listener called when a replica here has its new role: with its leader, None where it has none."""
+        self._roles.subscribe(listener)
+
+    async def opened(self, topics: Iterable[TopicName], timeout_s: float) -> None:
+        """Return when the replicas that this node has of the topics are what the image says, or after the time."""
+        await self._unsettled.wait_for(topics, timeout_s)
+
+    async def start(self, metadata: MetadataStore) -> None:
+        """Make this node what the image says, now and after every change; returns when every log is open."""
+        await self._logs.clear_what_left(metadata.image)
+        image = metadata.image
+        self.metadata_changed(image, difference(MetadataImage(), image))
+        metadata.subscribe(self.metadata_changed)
+        await self._unsettled.wait_for_all()
+        self._logs.begin_serving()
+
+    def __iter__(self) -> Iterator[Partition]:
+        """The replicas that work."""
+        return (p for p in list(self._by_name.values()) if isinstance(p, Partition) and p.failure is None)
+
+    def led(self, topic: TopicName, index: PartitionIndex) -> Partition:
+        """The partition, which this node leads; otherwise the error that the client is to see."""
+        partition = self.replica(topic, index)
+        if partition.leading is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def replica(self, topic: TopicName, index: PartitionIndex) -> Partition:
+        """The partition, of which this node has a working replica."""
+        partition = self._by_name.get((topic, index))
+        if partition is None:
+            if self._image.partition(topic, index) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if partition.failure is not None:
+            raise partition.failure
+        assert isinstance(partition, Partition)
+        return partition
+
+    def own_leadership(self, topic: TopicName, index: PartitionIndex) -> PartitionLeader | None:
+        """The leadership of the partition that this node has taken up; None where it has none."""
+        partition = self._by_name.get((topic, index))
+        if isinstance(partition, Partition) and partition.leading is not None and partition.failure is None:
+            return PartitionLeader(self._view.node_id, partition.leader_epoch)
+        return None
+
+    def led_by_id(self, topic_id: UUID, index: int) -> Partition:
+        return self.led(self._name(topic_id), PartitionIndex(index))
+
+    def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
+        return self.replica(self._name(topic_id), PartitionIndex(index))
+
+    def led_by_key(self, key: PartitionKey) -> Partition:
+        return self.led_by_id(*key)
+
+    def _name(self, topic_id: UUID) -> TopicName:
+        name = self._image.topic_names.get(TopicId(topic_id))
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return name
+
+    def metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
+        """Carry out what a metadata change means for this node: at once where it is small."""
+        if self._is_closed:
+            return
+        self._image = image
+        for topic in (*delta.reconfigured_topics, *(topic.name for topic in delta.deleted_topics)):
+            self._settings.pop(topic, None)
+        if delta.changed_brokers:
+            self._brokers_changed()
+        deleted = [(topic.name, index) for topic in delta.deleted_topics for index in topic.partitions]
+        names = [*deleted, *((changed.topic, changed.partition) for changed in delta.changed_partitions)]
+        self._unclean.update((elected.topic, elected.partition) for elected in delta.unclean_elections)
+        self._unsettled.add(names)
+        self._doom(deleted)
+        self._changed.run(names)
+        self._reconfigure_all(delta)
+
+    async def close(self) -> None:
+        """Close every log, so that the next start has nothing to check."""
+        self._is_closed = True
+        for backlog in (self._changed, self._reconfigured):
+            backlog.clear()
+        await self._logs.close([(partition.identity, partition.log) for partition in self])
+        self._by_name.clear()
+
+    def _brokers_changed(self) -> None:
+        own = self._view.node_id
+        epochs = {
+            broker.node_id: broker.broker_epoch
+            for broker in self._image.brokers.values()
+            # A leader whose disk is full still looks for a replica with room that may take over.
+            if broker.is_active and (broker.has_room or broker.node_id == own)
+        }
+        if epochs != self._roles.broker_epochs:
+            self._roles.broker_epochs = epochs
+            self._to_tell_of_brokers.run(self)
+
+    def _look_at(self, name: PartitionName) -> None:
+        """Bring the replica a step nearer to what the image says."""
+        if name not in self._busy:
+            self._reconcile(name)
+        if name not in self._busy and self._unsettled.settle(name) and not self._unsettled:
+            self._roles.log_changes(self._image.version)
+
+    def _reconcile(self, name: PartitionName) -> None:
+        topic = self._image.topics.get(name[0])
+        state = None if topic is None else topic.partitions.get(name[1])
+        local = self._by_name.get(name)
+        if topic is None or state is None or self._view.node_id not in state.replicas:
+            self._doom([name])
+        elif local is None:
+            self._open(TopicPartition(topic.topic_id, *name))
+        elif local.identity.topic_id != topic.topic_id:
+            self._doom([name])
+        elif isinstance(local, Partition):
+            self._give_role(local, state)
+
+    def _give_role(self, partition: Partition, state: PartitionState) -> None:
+        name = partition.identity.topic, partition.identity.partition
+        elected_unclean = name in self._unclean
+        self._unclean.discard(name)
+        self._roles.give(partition, state, elected_unclean=elected_unclean)
+
+    def _open(self, identity: TopicPartition) -> None:
+        self._busy.add((identity.topic, identity.partition))
+        config = self._settings_of(identity.topic).log
+        self._logs.open(identity, config, self._image, partial(self._opened, identity))
+
+    def _opened(self, identity: TopicPartition, log: PartitionLog | KafkaError) -> None:
+        """If the replica was taken away meanwhile, its new log goes too."""
+        name = identity.topic, identity.partition
+        state = self._image.partition(*name)
+        is_wanted = state is not None and self._view.node_id in state.replicas
+        if not is_wanted or self._image.topics[identity.topic].topic_id != identity.topic_id:
+            if isinstance(log, PartitionLog):
+                self._clear(identity, log, is_removed=self._was_removed(identity))
+                return
+        elif isinstance(log, KafkaError):
+            self._by_name[name] = OfflinePartition(identity, log)
+        else:
+            self._by_name[name] = self._partition(identity, log)
+        self._is_free(name)
+
+    def _partition(self, identity: TopicPartition, log: PartitionLog) -> Partition:
+        settings = self._settings_of(identity.topic)
+        log.update_config(settings.log)
+        return Partition(
+            identity,
+            log,
+            settings,
+            durability=self._durability,
+            group_commit=self._group_commit,
+            replication=self._replication,
+            room=self._room,
+            integrity=self._integrity,
+        )
+
+    def _doom(self, names: Iterable[PartitionName]) -> None:
+        """Nobody finds these replicas from now on, not even under the name of a topic that was made anew."""
+        doomed = []
+        for name in names:
+            partition = self._by_name.pop(name, None)
+            if isinstance(partition, Partition):
+                self._busy.add(name)
+                doomed.append((partition, self._was_removed(partition.identity)))
+        self._doomed.run(doomed)
+
+    def _was_removed(self, identity: TopicPartition) -> bool:
+        """Whether the image says so, and does not merely lack the replica."""
+        return self._image.was_removed(identity.topic_id, identity.partition, self._view.node_id)
+
+    def _retire(self, doomed: tuple[Partition, bool]) -> None:
+        partition, is_removed = doomed
+        is_deleted = partition.identity.topic_id not in self._image.topic_names
+        self._roles.take(partition)
+        partition.retire(
+            KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            then=partial(self._clear, partition.identity, partition.log, is_removed=is_removed),
+        )
+
+    def _clear(self, identity: TopicPartition, log: PartitionLog, *, is_removed: bool) -> None:
+        """The log can go. If the partition has come back here meanwhile, or another of its name, it starts empty."""
+        away = self._logs.remove if is_removed else self._logs.set_aside
+        away(identity, log, partial(self._is_free, (identity.topic, identity.partition)))
+
+    def _is_free(self, name: PartitionName) -> None:
+        self._busy.discard(name)
+        self._look_at(name)
+
+    def _settings_of(self, topic: TopicName) -> PartitionSettings:
+        settings = self._settings.get(topic)
+        if settings is None:
+            settings = self._settings[topic] = partition_settings(self._image, self._view, topic)
+        return settings
+
+    def _reconfigure_all(self, delta: Delta) -> None:
+        if delta.brokers_reconfigured:
+            self._settings.clear()
+            self._reconfigured.run(list(self._by_name))
+        elif delta.reconfigured_topics:
+            topics = set(delta.reconfigured_topics)
+            self._reconfigured.run([name for name in self._by_name if name[0] in topics])
+
+    def _reconfigure(self, name: PartitionName) -> None:
+        partition = self._by_name.get(name)
+        if isinstance(partition, Partition) and name[0] in self._image.topics:
+            partition.reconfigure(self._settings_of(name[0]))

@@ -1,0 +1,45 @@
+"""This node as its peers see it, and what all its connections to them share."""
+
+import asyncio
+
+from quorate.kernel.ids import NO_DIRECTORY, NodeId
+from quorate.transport.peers.config import PeerConfig, PeerIdentity
+from quorate.transport.peers.handler import PeerHandler
+from quorate.transport.peers.hello import Hello, Rejection, objection
+from quorate.transport.peers.refusals import RefusalLog
+
+
+class LocalPeer:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        identity: PeerIdentity,
+        config: PeerConfig,
+        handler: PeerHandler,
+    ) -> None:
+        self.loop = loop
+        self.identity = identity
+        self.config = config
+        self.handler = handler
+        self.refusals = RefusalLog(identity, loop.time)
+
+    def hello_to(self, node_id: NodeId, *, is_known: bool = True) -> Hello:
+        return Hello(
+            cluster_id=self.identity.cluster_id,
+            node_id=self.identity.node_id,
+            target_id=node_id,
+            incarnation=self.identity.incarnation,
+            directory_id=self.identity.directory_id if is_known else NO_DIRECTORY,
+            target_directory_id=self.handler.directory_of(node_id) if is_known else NO_DIRECTORY,
+        )
+
+    def objection(self, hello: Hello, expected: NodeId | None = None) -> Rejection | None:
+        return objection(hello, self.identity, expected, self.handler.directory_of(hello.node_id))
+
+    def is_known(self, hello: Hello) -> bool:
+        """Whether the sender belongs to the cluster: its metadata has it, or it knows this node by its data folder.
+
+        The latter is for who joined while this node was away, as it cannot have heard of that.
+        """
+        names_this_folder = hello.target_directory_id == self.identity.directory_id != NO_DIRECTORY
+        return names_this_folder or self.handler.knows(hello.node_id)

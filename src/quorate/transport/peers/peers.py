@@ -1,0 +1,130 @@
+"""A node's connections to all its peers: opaque messages and requests, in order per peer, no peer waiting for another.
+
+Each node dials every peer it knows and says there what it has to say; answers come back on the same connection. Between
+two nodes there are therefore two connections, one for each to speak on. To a peer that cannot be dialled, as nobody
+but itself has said yet where it is, messages go on the connection that it has opened. Messages may be lost, also after
+``send`` has taken them, but are neither reordered nor repeated on one connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TypeVar
+
+from quorate.kernel.errors import QuorateError
+from quorate.kernel.ids import NodeId
+from quorate.transport.peers.accepted import AcceptedConnection
+from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
+from quorate.transport.peers.dialled import DialledConnection
+from quorate.transport.peers.errors import PeerUnreachable
+from quorate.transport.peers.frames import Payload
+from quorate.transport.peers.handler import PeerHandler
+from quorate.transport.peers.hello import Hello
+from quorate.transport.peers.link import PeerLink
+from quorate.transport.peers.listener import PeerListener
+from quorate.transport.peers.local import LocalPeer
+
+Answer = TypeVar("Answer")
+
+_WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
+
+
+class Peers:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        identity: PeerIdentity,
+        config: PeerConfig,
+        handler: PeerHandler,
+    ) -> None:
+        self._local = LocalPeer(loop, identity, config, handler)
+        self._random = random
+        self._listener = PeerListener(self._local, self._introduced)
+        self._addresses: dict[NodeId, Address] = {}
+        self._links: dict[NodeId, PeerLink] = {}
+        self._running = False
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def start(self, host: str, port: int, advertised: Address | None = None) -> None:
+        """Listen, on any free port where it is 0, and dial the peers."""
+        if advertised is None and host in _WILDCARD_HOSTS:
+            raise QuorateError(
+                f"the peer listener is bound to every interface ({host!r}): say which address the peers should dial"
+            )
+        await self._listener.start(host, port)
+        self._running = True
+        self._update_links()
+
+    async def stop(self, grace_ms: int = 200) -> None:
+        """Close every connection, with a moment for what was sent last to leave."""
+        self._running = False
+        closing: list[DialledConnection | AcceptedConnection] = [*self._listener.close("the node stops")]
+        links, self._links = self._links, {}
+        closing += filter(None, [link.close("the node stops") for link in links.values()])
+        if closing:
+            await asyncio.wait([connection.closed for connection in closing], timeout=grace_ms / 1000)
+        for connection in closing:
+            connection.abort("the node stops")
+        await asyncio.sleep(0)
+
+    def set_peers(self, addresses: Mapping[NodeId, Address]) -> None:
+        """Whom to keep a link to, and where. Links to others are closed, those whose address changed dialled anew."""
+        self._addresses = {node_id: at for node_id, at in addresses.items() if node_id != self._local.identity.node_id}
+        self._update_links()
+
+    def review(self) -> None:
+        """More may be known of the peers than when they introduced themselves: end what would not be let in now."""
+        self._listener.review()
+        for link in self._links.values():
+            link.drop_stranger()
+
+    def send(self, node_id: NodeId, payload: Payload) -> bool:
+        """Queue a message; False if it was dropped, because there is no link or its queue is full.
+
+        The buffers are not copied: leave them as they are.
+        """
+        link = self._links.get(node_id)
+        if link is None or not link.is_connected:
+            return self._listener.send(node_id, payload)
+        return link.send(payload)
+
+    async def request(self, node_id: NodeId, payload: Payload, timeout_ms: float) -> bytes:
+        """The peer's answer; ``PeerUnreachable`` if it was not sent, ``OutcomeUnknown`` if it may have been."""
+        return await self.request_and_read(node_id, payload, timeout_ms, bytes)
+
+    async def request_and_read(
+        self, node_id: NodeId, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
+        """The same, for what ``read`` makes of the answer as it comes: the view holds no longer than that."""
+        link = self._links.get(node_id)
+        if link is None:
+            raise PeerUnreachable(f"node {node_id} is not a known peer")
+        return await link.request(payload, timeout_ms, read)
+
+    def is_connected(self, node_id: NodeId) -> bool:
+        link = self._links.get(node_id)
+        return link is not None and link.is_connected
+
+    def is_refusing(self, node_id: NodeId) -> bool:
+        """Whether the last attempt to dial the peer met no process that listens."""
+        link = self._links.get(node_id)
+        return link is not None and link.is_refusing
+
+    def _update_links(self) -> None:
+        if not self._running:
+            return
+        for node_id, link in list(self._links.items()):
+            if self._addresses.get(node_id) != link.address:
+                self._links.pop(node_id).close("the peer was removed or has moved")
+        for node_id, address in self._addresses.items():
+            if node_id not in self._links:
+                self._links[node_id] = PeerLink(self._local, self._random, node_id, address)
+
+    def _introduced(self, hello: Hello) -> None:
+        link = self._links.get(hello.node_id)
+        if link is not None:
+            link.peer_is_up()

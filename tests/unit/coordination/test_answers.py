@@ -1,0 +1,82 @@
+"""Answers from memory go out when nobody else can coordinate; from the log, or where they bind nobody, at once."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from quorate.coordination.answers import vouched_for
+from quorate.metadata.core.commands import Command
+from quorate.metadata.core.image import MetadataImage
+from quorate.metadata.store import MetadataStore, Outcomes
+
+
+class Reign:
+    is_over = False
+
+
+class Store(MetadataStore):
+    """Tells whether it is current when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(MetadataImage())
+        self.asked = 0
+        self.told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+        raise AssertionError("nothing is to be changed")
+
+    async def is_current(self) -> bool:
+        self.asked += 1
+        return await self.told
+
+
+def _done(result: str) -> "asyncio.Future[str]":
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    future.set_result(result)
+    return future
+
+
+def _binds(result: str) -> bool:
+    return result == "fenced"
+
+
+@pytest.mark.parametrize(
+    ("is_current", "is_over", "given"),
+    [(True, False, "fenced"), (False, False, "elsewhere"), (True, True, "elsewhere")],
+)
+def test_what_binds_waits_for_a_majority_and_for_what_it_has_agreed_on(
+    is_current: bool, is_over: bool, given: str
+) -> None:
+    async def ask() -> None:
+        store, reign = Store(), Reign()
+        answer = asyncio.create_task(vouched_for(_done("fenced"), _binds, reign, store, otherwise="elsewhere"))
+        await asyncio.sleep(0)
+        assert not answer.done()
+        reign.is_over = is_over
+        store.told.set_result(is_current)
+        assert await answer == given
+
+    asyncio.run(ask())
+
+
+def test_what_does_not_bind_goes_out_at_once() -> None:
+    async def ask() -> None:
+        store = Store()
+        assert await vouched_for(_done("heard"), _binds, Reign(), store, otherwise="elsewhere") == "heard"
+        assert store.asked == 0
+
+    asyncio.run(ask())
+
+
+def test_what_waits_for_the_log_needs_nobody_else() -> None:
+    async def ask() -> None:
+        store = Store()
+        logged: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        answer = asyncio.create_task(vouched_for(logged, _binds, Reign(), store, otherwise="elsewhere"))
+        await asyncio.sleep(0)
+        logged.set_result("fenced")
+        assert await answer == "fenced"
+        assert store.asked == 0
+
+    asyncio.run(ask())

@@ -1,0 +1,57 @@
+"""Broker registration, producer ids, and the records as they are stored."""
+
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
+from quorate.metadata.core.commands import AllocateProducerIds, Command, CreateTopic, FormCluster, RegisterBroker
+from quorate.metadata.core.records import decode_record, encode_record
+from tests.unit.metadata.core.cluster import Cluster
+
+
+def test_a_restarted_broker_has_a_new_broker_epoch_and_its_partitions_a_new_leader_epoch() -> None:
+    cluster = Cluster(nodes=(7, 100))
+    cluster.do(CreateTopic(name="orders", partition_count=2, replication_factor=1))
+    before = cluster.image
+
+    cluster.do(RegisterBroker(node_id=NodeId(7), host="elsewhere", port=9093, rack="r1", fenced=False))
+
+    after = cluster.image
+    assert after.brokers[NodeId(7)].broker_epoch > before.brokers[NodeId(7)].broker_epoch
+    assert (after.brokers[NodeId(7)].host, after.brokers[NodeId(7)].rack) == ("elsewhere", "r1")
+    for index, state in before.topics[TopicName("orders")].partitions.items():
+        expected = state.leader_epoch + (1 if state.leader == 7 else 0)
+        changed = after.partition(TopicName("orders"), PartitionIndex(index))
+        assert changed is not None
+        assert changed.leader_epoch == expected
+
+
+def test_producer_id_blocks_never_overlap() -> None:
+    cluster = Cluster()
+    blocks = [cluster.do(AllocateProducerIds(count=1000)).producer_id for _ in range(3)]
+    assert blocks == [0, 1000, 2000]
+
+
+def test_a_cluster_id_looks_like_kafkas() -> None:
+    cluster = Cluster()
+    cluster.do(FormCluster())
+    assert len(cluster.image.cluster_id) == 22
+    assert "=" not in cluster.image.cluster_id
+
+
+def test_a_cluster_keeps_the_id_it_has() -> None:
+    cluster = Cluster()
+    cluster.do(FormCluster())
+    formed = cluster.image.cluster_id
+    assert cluster.do(FormCluster()).records == ()
+    assert cluster.image.cluster_id == formed
+
+
+def test_every_record_survives_the_log() -> None:
+    cluster = Cluster(nodes=())
+    commands: list[Command] = [
+        FormCluster(),
+        RegisterBroker(node_id=NodeId(7), host="h", port=1, fenced=False),
+        CreateTopic(name="orders", partition_count=2, replication_factor=1, configs={"retention.ms": "5"}),
+        AllocateProducerIds(),
+    ]
+    for command in commands:
+        for record in cluster.do(command).records:
+            assert decode_record(encode_record(record)) == record

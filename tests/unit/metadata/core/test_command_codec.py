@@ -1,0 +1,117 @@
+"""Commands and answers on their way between nodes."""
+
+from uuid import UUID
+
+import pytest
+
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import (
+    BrokerEpoch,
+    GroupId,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
+from quorate.metadata.core import commands as c
+from quorate.metadata.core.command_codec import decode_commands, decode_outcomes, encode_commands, encode_outcomes
+from quorate.metadata.core.decisions import Answer, Decision
+from quorate.metadata.core.quota_entities import QuotaEntityPart
+from tests.unit.metadata.core.cluster import Cluster
+
+SEVEN, EPOCH, ORDERS, FIRST = NodeId(7), BrokerEpoch(3), TopicName("orders"), PartitionIndex(0)
+
+COMMANDS: list[c.Command] = [
+    c.FormCluster(),
+    c.CreateTopic(name="orders", configs={"retention.ms": "1", "other": None}, topic_id=TopicId(UUID(int=9))),
+    c.CreateTopic(name="orders", assignments={FIRST: (SEVEN, NodeId(100))}),
+    c.DeleteTopic(topic_id=TopicId(UUID(int=9))),
+    c.CreatePartitions(name=ORDERS, total_count=3, assignments=((SEVEN,), (NodeId(100),))),
+    c.AlterTopicConfigs(
+        name=ORDERS, changes=(c.ConfigChange(key="k", operation=c.ConfigOperation.APPEND, value="v"),), replace_all=True
+    ),
+    c.AlterBrokerConfigs(node_id=None, changes=(c.ConfigChange(key="k", operation=c.ConfigOperation.DELETE),)),
+    c.AlterClientQuota(
+        entity=(QuotaEntityPart("user", None), QuotaEntityPart("client-id", "app")),
+        changes=(c.QuotaChange(key="k", value=0.5), c.QuotaChange(key="l", value=None)),
+    ),
+    c.AllocateProducerIds(count=5),
+    c.RegisterBroker(
+        node_id=SEVEN, host="h", port=1, rack="r", incarnation=UUID(int=4), peer_address="h:2", fenced=False
+    ),
+    c.UnfenceBroker(node_id=SEVEN, broker_epoch=EPOCH),
+    c.FenceBroker(node_id=SEVEN, broker_epoch=EPOCH),
+    c.BeginControlledShutdown(node_id=SEVEN, broker_epoch=EPOCH),
+    c.ChangeBrokerRoom(node_id=SEVEN, broker_epoch=EPOCH, has_room=False),
+    c.ResignLeadership(
+        node_id=SEVEN,
+        broker_epoch=EPOCH,
+        partitions=(c.LedPartition(TopicId(UUID(int=9)), FIRST, LeaderEpoch(3)),),
+    ),
+    c.UnregisterBroker(node_id=SEVEN, even_with_replicas=True),
+    c.AlterIsr(
+        node_id=SEVEN,
+        broker_epoch=EPOCH,
+        changes=(
+            c.IsrChange(
+                topic_id=TopicId(UUID(int=9)),
+                partition=FIRST,
+                leader_epoch=LeaderEpoch(1),
+                partition_epoch=2,
+                new_isr=(c.IsrMember(node_id=SEVEN, broker_epoch=EPOCH),),
+            ),
+        ),
+    ),
+    c.ElectLeaders(kind=c.ElectionKind.UNCLEAN, partitions=(c.PartitionName(ORDERS, FIRST),)),
+    c.ElectLeaders(kind=c.ElectionKind.PREFERRED, partitions=None),
+    c.AlterPartitionReassignments(
+        reassignments=(c.PartitionReassignment(topic=ORDERS, partition=FIRST, replicas=(SEVEN,)),),
+        allow_replication_factor_change=False,
+    ),
+    c.AlterGroupConfigs(
+        group_id=GroupId("readers"),
+        changes=(c.ConfigChange(key="consumer.session.timeout.ms", operation=c.ConfigOperation.SET, value="50000"),),
+    ),
+    c.DrainBroker(node_id=SEVEN),
+    c.RebalancePartitions(max_moves=3),
+]
+
+
+def test_every_kind_of_command_is_tried() -> None:
+    kinds: set[type] = set(c.TaggedCommand.__subclasses__())
+    assert {type(command) for command in COMMANDS} == kinds
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_arrives_as_it_was_sent(command: c.Command) -> None:
+    assert decode_commands(encode_commands([command, command])) == [command, command]
+
+
+def test_answers_arrive_without_their_records_and_errors_with_code_and_message() -> None:
+    cluster = Cluster()
+    created = cluster.do(c.CreateTopic(name="orders", partition_count=3, replication_factor=3))
+    isr = cluster.do(c.AlterIsr(node_id=SEVEN, broker_epoch=cluster.epoch(7), changes=(cluster.isr_change((7,), 0),)))
+    outcomes: list[Decision | KafkaError] = [
+        created,
+        KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
+        KafkaError(ErrorCode.NOT_CONTROLLER),
+        isr,
+        Decision(producer_id=ProducerId(4), broker_epoch=EPOCH),
+    ]
+
+    received, version = decode_outcomes(encode_outcomes(outcomes, Offset(12)))
+
+    assert version == 12
+    assert [received[0], received[3], received[4]] == [
+        Answer(topic=created.topic),
+        Answer(partitions=isr.partitions),
+        Answer(producer_id=ProducerId(4), broker_epoch=EPOCH),
+    ]
+    refusals = [refusal for refusal in received if isinstance(refusal, KafkaError)]
+    assert [(refusal.code, refusal.message) for refusal in refusals] == [
+        (ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
+        (ErrorCode.NOT_CONTROLLER, None),
+    ]

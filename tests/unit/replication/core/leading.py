@@ -1,0 +1,76 @@
+"""A leader with two followers, as the tests of its rules need it."""
+
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
+from quorate.kernel.leaders import PartitionLeader
+from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
+from quorate.replication.core.leader_events import (
+    FollowerFetched,
+    IsrMember,
+    LeaderAppended,
+    LeaderEffect,
+    MembershipChanged,
+    PartitionMembership,
+    ProposeIsr,
+    TimePassed,
+)
+
+LEADER, NEAR, FAR = NodeId(7), NodeId(3), NodeId(12)
+EPOCHS = {LEADER: BrokerEpoch(70), NEAR: BrokerEpoch(30), FAR: BrokerEpoch(120)}
+LAG_MS = 10_000
+
+
+def membership(*isr: NodeId, partition_epoch: int = 1) -> PartitionMembership:
+    return PartitionMembership(replicas=(LEADER, NEAR, FAR), isr=frozenset(isr), partition_epoch=partition_epoch)
+
+
+def leader_of(
+    *isr: NodeId,
+    log_end: int = 0,
+    durable: int = 0,
+    high_watermark: int = 0,
+    requires_sync: bool = False,
+    min_insync_replicas: int = 2,
+    broker_epochs: dict[NodeId, BrokerEpoch] | None = None,
+) -> LeaderReplica:
+    start = LeaderStart(
+        leader=PartitionLeader(node_id=LEADER, leader_epoch=LeaderEpoch(4)),
+        membership=membership(*isr),
+        broker_epochs=EPOCHS if broker_epochs is None else broker_epochs,
+        log_end_offset=Offset(log_end),
+        durable_offset=Offset(durable),
+        high_watermark=Offset(high_watermark),
+        min_insync_replicas=min_insync_replicas,
+        now_ms=0,
+    )
+    config = ReplicationConfig(requires_sync=requires_sync, replica_lag_time_max_ms=LAG_MS, isr_retry_backoff_ms=100)
+    return LeaderReplica(start, config)
+
+
+def appended(offset: int, *, now_ms: int = 0) -> LeaderAppended:
+    return LeaderAppended(log_end_offset=Offset(offset), now_ms=now_ms)
+
+
+def fetched(follower: NodeId, offset: int, *, now_ms: int = 0, broker_epoch: int | None = None) -> FollowerFetched:
+    epoch = EPOCHS[follower] if broker_epoch is None else BrokerEpoch(broker_epoch)
+    return FollowerFetched(follower=follower, broker_epoch=epoch, fetch_offset=Offset(offset), now_ms=now_ms)
+
+
+def committed(*isr: NodeId, partition_epoch: int) -> MembershipChanged:
+    return MembershipChanged(membership=membership(*isr, partition_epoch=partition_epoch))
+
+
+def passed(now_ms: int) -> TimePassed:
+    return TimePassed(now_ms=now_ms)
+
+
+def proposal(number: int, *isr: NodeId, partition_epoch: int = 1, leader_epoch: int = 4) -> ProposeIsr:
+    return ProposeIsr(
+        number=number,
+        isr=tuple(IsrMember(node_id=node, broker_epoch=EPOCHS[node]) for node in sorted(isr)),
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=partition_epoch,
+    )
+
+
+def proposals(effects: list[LeaderEffect]) -> list[ProposeIsr]:
+    return [effect for effect in effects if isinstance(effect, ProposeIsr)]
