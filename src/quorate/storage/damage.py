@@ -102,8 +102,8 @@ class DamageSearch:
             self._position, self._next_offset = self._next_sound(start)
             yield self._position - start
             self._note(start, self._position, first_offset)
-        if extent.end > extent.start and self._next_offset < extent.end_offset and not extent.may_have_holes:
-            # The end of the file is gone.
+        if self._next_offset < extent.end_offset and not extent.may_have_holes:
+            # The end of the file is gone, or all of it.
             first_offset, self._next_offset = self._next_offset, extent.end_offset
             self._note(extent.end, extent.end, first_offset)
 

@@ -263,8 +263,8 @@ class PartitionLog:
 
     @property
     def segments(self) -> list[Segment]:
-        """Those that have a file, in order."""
-        return [segment for segment in self._state.segments if segment.size_bytes]
+        """Those that hold something, or should, in order."""
+        return [each for each in self._state.segments if each.size_bytes or each.damage or not each.is_checked]
 
     @property
     def damage(self) -> list[DamagedRange]:

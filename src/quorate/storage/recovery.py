@@ -116,6 +116,7 @@ class _Recovery:
             return None
 
     def load_segments(self) -> None:
+        self._stand_in_for_a_missing_start()
         for base, end in zip_longest(self._bases, self._bases[1:]):
             segment = Segment(self._disk, self._directory, base, is_new=False)
             if end is not None and end <= self._log_start:
@@ -130,6 +131,16 @@ class _Recovery:
         if self._log_end < self._log_start or (self._log_end == self._log_start and self._ends_before_its_start()):
             self._start_over()
         self._remove_strays()
+
+    def _stand_in_for_a_missing_start(self) -> None:
+        """Where the first segment is gone an empty one has its place: its records are damaged, and not deleted.
+
+        The start of a log is durable before a segment below it is removed.
+        """
+        first = next(iter(self._bases), None)
+        if first is not None and self._log_start_is_stored and self._log_start < first <= self._recovery_point:
+            Segment(self._disk, self._directory, self._log_start, is_new=True).create()
+            self._bases = [self._log_start, *self._bases]
 
     def finish(self) -> LogState:
         segments = Segments(self._trusted + self._scanned or [self._new_segment()])

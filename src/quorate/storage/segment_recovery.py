@@ -46,7 +46,8 @@ def recover_segment(
     else:
         next_offset = _skip_trusted(segment, file_size, recovery_point, index_interval_bytes)
     checked_from = segment.size_bytes
-    segment.is_checked = checked_from == 0
+    # Where nothing is left of what was durable, there is something to find.
+    segment.is_checked = checked_from == 0 and segment.base_offset >= recovery_point
     reason = None
     try:
         for position, header, _ in read_batches(segment.file, checked_from, file_size):
