@@ -27,6 +27,7 @@ from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
+from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
 from quorate.coordination.transactions.verification import ProducerTurns
@@ -138,18 +139,27 @@ class Node:
         self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.quotas = self._make_quotas()
         self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
-        self.groups = GroupCoordinator(self)
+        coordination = CoordinatorEnvironment(
+            node_id=config.node_id,
+            metadata=self.metadata,
+            partitions=self.partitions,
+            loop=self.loop,
+            clock=self.clock,
+            executor=self.executor,
+            config=self.broker_config,
+        )
+        self.groups = GroupCoordinator(coordination, self.new_uuid)
         self.groups.start()
-        self._start_transactions()
+        self._start_transactions(coordination)
         self._housekeeping = self._make_housekeeping()
         self._housekeeping.start()
         self._scrub = self._make_scrub()
         self._scrub.start()
         await self._registration.begin()
 
-    def _start_transactions(self) -> None:
+    def _start_transactions(self, coordination: CoordinatorEnvironment) -> None:
         self.peer_requests = PeerRequests(self)
-        self.transactions = TransactionCoordinator(self)
+        self.transactions = TransactionCoordinator(coordination, self.peer_requests, self.producer_ids.take)
         self.producer_turns = ProducerTurns(self.loop)
         self.transaction_verifier = TransactionVerifier(
             self.peer_requests, self.transactions.known_coordinator, self.loop

@@ -6,11 +6,14 @@ metadata image says who that is; there is no other place to ask.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar, cast
+from uuid import UUID
 
 import msgspec
 
 from quorate.coordination.answers import vouched_for
+from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.groups.core.commands import (
     Command,
     EndTransaction,
@@ -37,9 +40,6 @@ from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import Broker, Delta, MetadataImage
 from quorate.records.control import TransactionEnd
 
-if TYPE_CHECKING:
-    from quorate.broker.node import Node
-
 logger = logging.getLogger(__name__)
 
 ResultType = TypeVar("ResultType", bound=Result)
@@ -52,15 +52,17 @@ _OFFSETS_TOPIC_CONFIGS = {
 
 
 class GroupCoordinator:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, environment: CoordinatorEnvironment, new_uuid: Callable[[], UUID]) -> None:
+        self._environment = environment
+        self._new_uuid = new_uuid
         self._runners: dict[PartitionIndex, GroupShardRunner] = {}
-        self._group_configs = node.metadata.image.group_configs
-        self._patterns = TopicPatterns(node.loop, node.executor)
-        self._topics = ImageTopics(node.metadata.image, node.metadata.image.version, self._patterns.matches)
+        self._group_configs = environment.metadata.image.group_configs
+        self._patterns = TopicPatterns(environment.loop, environment.executor)
+        image = environment.metadata.image
+        self._topics = ImageTopics(image, image.version, self._patterns.matches)
 
     def start(self) -> None:
-        metadata, partitions = self._node.metadata, self._node.partitions
+        metadata, partitions = self._environment.metadata, self._environment.partitions
         topic = metadata.image.topics.get(CONSUMER_OFFSETS)
         for index in () if topic is None else topic.partitions:
             self._leadership_changed(CONSUMER_OFFSETS, index, partitions.own_leadership(CONSUMER_OFFSETS, index))
@@ -78,7 +80,7 @@ class GroupCoordinator:
         result = refusal(command, ErrorCode.NOT_COORDINATOR)
         if runner is not None:
             answer = runner.ask(command)
-            result = await vouched_for(answer, binds, runner, self._node.metadata, otherwise=result)
+            result = await vouched_for(answer, binds, runner, self._environment.metadata, otherwise=result)
         assert isinstance(result, result_type)
         return result
 
@@ -109,9 +111,9 @@ class GroupCoordinator:
 
     async def find(self, group_id: GroupId) -> Broker:
         """The node that coordinates the group. Makes the offsets topic the first time anybody asks."""
-        if CONSUMER_OFFSETS not in self._node.metadata.image.topics:
+        if CONSUMER_OFFSETS not in self._environment.metadata.image.topics:
             await self._create_offsets_topic()
-        image = self._node.metadata.image
+        image = self._environment.metadata.image
         index = self.partition_for(group_id)
         leader = None if index is None else image.partition_leader(CONSUMER_OFFSETS, index)
         broker = None if leader is None else image.brokers.get(leader.node_id)
@@ -122,20 +124,20 @@ class GroupCoordinator:
     async def _create_offsets_topic(self) -> None:
         command = CreateTopic(
             name=CONSUMER_OFFSETS,
-            partition_count=self._node.int_config("offsets.topic.num.partitions"),
-            replication_factor=self._node.int_config("offsets.topic.replication.factor"),
+            partition_count=self._environment.int_config("offsets.topic.num.partitions"),
+            replication_factor=self._environment.int_config("offsets.topic.replication.factor"),
             replication_factor_is_upper_bound=True,
             configs=_OFFSETS_TOPIC_CONFIGS,
         )
         try:
-            await self._node.metadata.submit_one(command)
+            await self._environment.metadata.submit_one(command)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.error("offsets topic not created node=%s error=%s", self._node.config.node_id, error)
+                logger.error("offsets topic not created node=%s error=%s", self._environment.node_id, error)
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
     def partition_for(self, group_id: GroupId) -> PartitionIndex | None:
-        topic = self._node.metadata.image.topics.get(CONSUMER_OFFSETS)
+        topic = self._environment.metadata.image.topics.get(CONSUMER_OFFSETS)
         return None if topic is None else partition_for_group(group_id, len(topic.partitions))
 
     def _runner_for(self, group_id: GroupId) -> GroupShardRunner | None:
@@ -164,7 +166,7 @@ class GroupCoordinator:
     def _leadership_changed(self, topic: TopicName, index: PartitionIndex, leader: PartitionLeader | None) -> None:
         if topic != CONSUMER_OFFSETS:
             return
-        leads = leader is not None and leader.node_id == self._node.config.node_id
+        leads = leader is not None and leader.node_id == self._environment.node_id
         runner = self._runners.get(index)
         if runner is not None and (not leads or leader is None or runner.leader_epoch != leader.leader_epoch):
             self._stop_runner(index)
@@ -173,20 +175,20 @@ class GroupCoordinator:
 
     def _start_runner(self, index: PartitionIndex) -> None:
         try:
-            partition = self._node.partitions.led(CONSUMER_OFFSETS, index)
+            partition = self._environment.partitions.led(CONSUMER_OFFSETS, index)
         except KafkaError as error:
             logger.error("groups not coordinated partition=%s-%s error=%s", CONSUMER_OFFSETS, index, error)
             return
         runner = self._runners[index] = GroupShardRunner(
-            GroupCoordinatorShard(self._config(), self._node.new_uuid),
+            GroupCoordinatorShard(self._config(), self._new_uuid),
             partition,
-            loop=self._node.loop,
-            clock=self._node.clock,
-            executor=self._node.executor,
+            loop=self._environment.loop,
+            clock=self._environment.clock,
+            executor=self._environment.executor,
             on_failure=self._runner_failed,
         )
         runner.topics_changed(self._topics)
-        runner.settings_changed(self._own_settings(self._node.metadata.image))
+        runner.settings_changed(self._own_settings(self._environment.metadata.image))
         runner.start()
 
     def _runner_failed(self, failed: GroupShardRunner) -> None:
@@ -199,7 +201,7 @@ class GroupCoordinator:
         self._runners.pop(index).stop()
 
     def _config(self) -> GroupConfig:
-        setting = self._node.int_config
+        setting = self._environment.int_config
         return GroupConfig(
             min_session_timeout_ms=setting("group.min.session.timeout.ms"),
             max_session_timeout_ms=setting("group.max.session.timeout.ms"),
@@ -224,11 +226,11 @@ class GroupCoordinator:
         }
 
     def _consumer_settings(self) -> ConsumerGroupSettings:
-        setting = self._node.int_config
+        setting = self._environment.int_config
         return ConsumerGroupSettings(
             session_timeout_ms=setting("group.consumer.session.timeout.ms"),
             heartbeat_interval_ms=setting("group.consumer.heartbeat.interval.ms"),
             max_group_size=setting("group.consumer.max.size"),
-            assignors=cast(tuple[str, ...], self._node.broker_config("group.consumer.assignors")),
-            migration_policy=MigrationPolicy(str(self._node.broker_config("group.consumer.migration.policy"))),
+            assignors=cast(tuple[str, ...], self._environment.config("group.consumer.assignors")),
+            migration_policy=MigrationPolicy(str(self._environment.config("group.consumer.migration.policy"))),
         )

@@ -6,12 +6,15 @@ transactions. The metadata image says who that is; there is no other place to as
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
 
 import msgspec
 
 from quorate.coordination.answers import vouched_for
+from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.log import CoordinatorLog
+from quorate.coordination.transactions.ask_node import AskNode
 from quorate.coordination.transactions.core.commands import (
     EndTransaction,
     IdCommand,
@@ -28,14 +31,11 @@ from quorate.coordination.transactions.core.shard import TransactionCoordinatorS
 from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.coordination.transactions.shard_runner import TransactionShardRunner
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import PartitionIndex, TopicName, TransactionalId
+from quorate.kernel.ids import PartitionIndex, ProducerId, TopicName, TransactionalId
 from quorate.kernel.leaders import PartitionLeader
 from quorate.kernel.topic_names import TRANSACTION_STATE
 from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import Broker, Delta, MetadataImage
-
-if TYPE_CHECKING:
-    from quorate.broker.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -43,13 +43,19 @@ ResultType = TypeVar("ResultType", bound=Result)
 
 
 class TransactionCoordinator:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: CoordinatorEnvironment,
+        requests: AskNode,
+        new_producer_id: Callable[[], Awaitable[ProducerId]],
+    ) -> None:
+        self._environment = environment
+        self._new_producer_id = new_producer_id
         self._runners: dict[PartitionIndex, TransactionShardRunner] = {}
-        self._markers = MarkerSender(node.peer_requests, node.metadata, node.loop)
+        self._markers = MarkerSender(requests, environment.metadata, environment.loop)
 
     def start(self) -> None:
-        metadata, partitions = self._node.metadata, self._node.partitions
+        metadata, partitions = self._environment.metadata, self._environment.partitions
         topic = metadata.image.topics.get(TRANSACTION_STATE)
         for index in () if topic is None else topic.partitions:
             self._leadership_changed(TRANSACTION_STATE, index, partitions.own_leadership(TRANSACTION_STATE, index))
@@ -65,7 +71,7 @@ class TransactionCoordinator:
         result = await self._ask_shard(command)
         if isinstance(result, ProducerIdNeeded) and isinstance(command, InitProducer | EndTransaction):
             try:
-                new_id = await self._node.producer_ids.take()
+                new_id = await self._new_producer_id()
             except KafkaError as error:
                 result = refusal(command, error.code)
             else:
@@ -85,7 +91,7 @@ class TransactionCoordinator:
 
     async def find(self, transactional_id: TransactionalId) -> Broker:
         """The node that coordinates the id. Makes the topic of transactions the first time anybody asks."""
-        if TRANSACTION_STATE not in self._node.metadata.image.topics:
+        if TRANSACTION_STATE not in self._environment.metadata.image.topics:
             await self._create_topic()
         broker = self.known_coordinator(transactional_id)
         if broker is None:
@@ -93,13 +99,13 @@ class TransactionCoordinator:
         return broker
 
     def known_coordinator(self, transactional_id: TransactionalId) -> Broker | None:
-        image = self._node.metadata.image
+        image = self._environment.metadata.image
         index = self._partition_for(transactional_id)
         leader = None if index is None else image.partition_leader(TRANSACTION_STATE, index)
         return None if leader is None else image.brokers.get(leader.node_id)
 
     async def _create_topic(self) -> None:
-        setting = self._node.int_config
+        setting = self._environment.int_config
         command = CreateTopic(
             name=TRANSACTION_STATE,
             partition_count=setting("transaction.state.log.num.partitions"),
@@ -114,14 +120,14 @@ class TransactionCoordinator:
             },
         )
         try:
-            await self._node.metadata.submit_one(command)
+            await self._environment.metadata.submit_one(command)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.error("topic of transactions not created node=%s error=%s", self._node.config.node_id, error)
+                logger.error("topic of transactions not created node=%s error=%s", self._environment.node_id, error)
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
 
     def _partition_for(self, transactional_id: TransactionalId) -> PartitionIndex | None:
-        topic = self._node.metadata.image.topics.get(TRANSACTION_STATE)
+        topic = self._environment.metadata.image.topics.get(TRANSACTION_STATE)
         return None if topic is None else partition_for_transactional_id(transactional_id, len(topic.partitions))
 
     async def _ask_shard(self, command: IdCommand) -> Result:
@@ -130,7 +136,7 @@ class TransactionCoordinator:
         refused = refusal(command, ErrorCode.NOT_COORDINATOR)
         if runner is None:
             return refused
-        return await vouched_for(runner.ask(command), binds, runner, self._node.metadata, otherwise=refused)
+        return await vouched_for(runner.ask(command), binds, runner, self._environment.metadata, otherwise=refused)
 
     # Which shards this node runs.
 
@@ -141,7 +147,7 @@ class TransactionCoordinator:
     def _leadership_changed(self, topic: TopicName, index: PartitionIndex, leader: PartitionLeader | None) -> None:
         if topic != TRANSACTION_STATE:
             return
-        leads = leader is not None and leader.node_id == self._node.config.node_id
+        leads = leader is not None and leader.node_id == self._environment.node_id
         runner = self._runners.get(index)
         if runner is not None and (not leads or leader is None or runner.leader_epoch != leader.leader_epoch):
             self._stop_runner(index)
@@ -149,18 +155,18 @@ class TransactionCoordinator:
             self._start_runner(index)
 
     def _start_runner(self, index: PartitionIndex) -> None:
-        node = self._node
+        environment = self._environment
         try:
-            partition = node.partitions.led(TRANSACTION_STATE, index)
+            partition = environment.partitions.led(TRANSACTION_STATE, index)
         except KafkaError as error:
             logger.error("transactions not coordinated partition=%s-%s error=%s", TRANSACTION_STATE, index, error)
             return
         runner = self._runners[index] = TransactionShardRunner(
             TransactionCoordinatorShard(self._config()),
-            CoordinatorLog(partition, node.loop, node.executor),
+            CoordinatorLog(partition, environment.loop, environment.executor),
             partition.leader_epoch,
-            loop=node.loop,
-            clock=node.clock,
+            loop=environment.loop,
+            clock=environment.clock,
             send_markers=self._markers.send,
             on_failure=lambda failed, error: self._runner_failed(index, failed, error),
         )
@@ -184,7 +190,7 @@ class TransactionCoordinator:
         self._runners.pop(index).stop()
 
     def _config(self) -> TransactionConfig:
-        setting = self._node.int_config
+        setting = self._environment.int_config
         return TransactionConfig(
             max_timeout_ms=setting("transaction.max.timeout.ms"),
             id_expiration_ms=setting("transactional.id.expiration.ms"),
