@@ -7,8 +7,13 @@ So what comes and goes in numbers must not: closed connections and removed parti
 
 What is there at the start is frozen at once. The next full collection is due when a quarter of what the last one found
 alive has been added, so a second one has to find nothing before the start is over.
+
+Python starts collections by the balance of objects that were made and freed. Where thousands are replaced, as those of
+partitions are when their leaders move, the balance stays at zero and new objects pile up for one long collection. So a
+timer of the loop looks at how many new objects there are, and collects them before they are many.
 """
 
+import asyncio
 import gc
 import time
 from collections.abc import Callable
@@ -18,6 +23,13 @@ _LONG_S = 0.005
 _OLDEST_GENERATION = 2
 #: A full collection comes with every third one of the middle generation, some 20,000 objects, and not with every tenth.
 _THRESHOLDS = (700, 10, 2)
+#: A collection of so many objects takes a few milliseconds.
+_MANY_NEW_OBJECTS = 2_000
+#: So many are not made by what requests need for a moment.
+_SOME_NEW_OBJECTS = 700
+_LOOK_INTERVAL_S = 0.025
+#: Where there are some.
+_SHORT_LOOK_INTERVAL_S = 0.005
 
 
 def freeze_everything() -> None:
@@ -41,12 +53,25 @@ class ShortCollections:
         self._now_s = now_s
         self._long_s = long_s
         self._begun_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
-    def install(self) -> None:
+    def install(self, loop: asyncio.AbstractEventLoop) -> None:
         gc.callbacks.append(self._collecting)
+        self._look_later(loop, _LOOK_INTERVAL_S)
 
     def remove(self) -> None:
         gc.callbacks.remove(self._collecting)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_later(self, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
+        self._timer = loop.call_later(delay_s, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        new_objects = len(gc.get_objects(generation=0))
+        if new_objects > _MANY_NEW_OBJECTS:
+            gc.collect()
+        self._look_later(loop, _SHORT_LOOK_INTERVAL_S if new_objects > _SOME_NEW_OBJECTS else _LOOK_INTERVAL_S)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] < _OLDEST_GENERATION:

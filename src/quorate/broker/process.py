@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import SystemRandom
 
+from quorate.broker.allocator import return_large_blocks
 from quorate.broker.collector import ShortCollections, freeze_everything
 from quorate.broker.config import NodeConfig
 from quorate.broker.connection_caps import connection_caps
@@ -57,6 +58,7 @@ def run_node(config: NodeConfig, on_ready: Callable[[Address], None]) -> None:
 async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[[Address], None]) -> None:
     loop = asyncio.get_running_loop()
     descriptors = DescriptorWatch(config.node_id, budget, loop)
+    return_large_blocks()
     stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_requested.set)
@@ -83,7 +85,7 @@ async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[
         watchdog.start()
         freeze_everything()
         collections = ShortCollections()
-        collections.install()
+        collections.install(loop)
         try:
             await _serve(node, on_ready, stop_requested)
         finally:

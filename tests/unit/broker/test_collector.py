@@ -55,10 +55,23 @@ class Collections:
         self.freezes += 1
 
 
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """Its time passes when the test says so."""
+
+    now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.run_until_complete(asyncio.sleep(0))
+
+
 def test_what_survives_a_long_collection_is_frozen(no_collections: None) -> None:
     collections = Collections(0.009, 0.011, 0.001)
     short = ShortCollections(collections.freeze, collections.now_s, long_s=0.01)
-    short.install()
+    short.install(JumpingLoop())
     try:
         freezes = []
         for generation in (2, 1, 2, 0, 2):
@@ -94,7 +107,7 @@ def test_what_is_there_at_the_start_puts_no_full_collection_off() -> None:
 def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: None) -> None:
     kept = [[number] for number in range(100_000)]
     short = ShortCollections(long_s=ALWAYS_LONG)
-    short.install()
+    short.install(JumpingLoop())
     try:
         assert len(gc.get_objects()) > len(kept)
         gc.collect()
@@ -103,6 +116,34 @@ def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: N
     finally:
         short.remove()
         gc.unfreeze()
+
+
+def test_objects_that_take_the_place_of_others_do_not_pile_up() -> None:
+    kept = [[number] for number in range(50_000)]
+    gc.collect()
+    gc.freeze()
+    looked_at: list[int] = []
+
+    def collecting(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+
+    short = ShortCollections(long_s=ALWAYS_LONG)
+    loop = JumpingLoop()
+    short.install(loop)
+    gc.callbacks.append(collecting)
+    try:
+        for number in range(50_000):
+            kept[number] = [number]
+            if number % 1_000 == 0:
+                loop.pass_time(0.025)
+    finally:
+        gc.callbacks.remove(collecting)
+        short.remove()
+        loop.close()
+        gc.unfreeze()
+    assert len(looked_at) > 10
+    assert max(looked_at[1:]) < 10_000
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
