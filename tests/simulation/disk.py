@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn
 
-from quorate.kernel.disk import Buffer, VolumeSpace
+from quorate.kernel.buffers import Buffer
+from quorate.kernel.disk import VolumeSpace
 
 _SECTOR_BYTES = 512
 _TOTAL_BYTES = 1 << 40

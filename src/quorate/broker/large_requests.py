@@ -13,7 +13,7 @@ import msgspec
 
 from quorate.broker.api import Api, RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.turns import Turns
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError

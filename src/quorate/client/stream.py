@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock
 from quorate.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 # The kernel's IOV_MAX is 1024: a request with more buffers goes out in several writes.
 MAX_BUFFERS_PER_WRITE = 1024

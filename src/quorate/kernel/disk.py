@@ -10,8 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-#: A memoryview is one of single bytes.
-Buffer = bytes | bytearray | memoryview
+from quorate.kernel.buffers import Buffer
 
 
 class VolumeSpace(msgspec.Struct, frozen=True):

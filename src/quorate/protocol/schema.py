@@ -17,7 +17,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.file_region import FileRegion
 
 NEVER_FLEXIBLE: Final = 0x7FFF

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import (
     COMPRESSION_MASK,

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.errors import CorruptBatch

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Compression
 from quorate.records.batch import LOG_OVERHEAD_BYTES, MAGIC

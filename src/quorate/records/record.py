@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import TimestampType
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header

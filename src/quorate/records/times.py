@@ -1,6 +1,6 @@
 """The times of the records of one batch. Pure."""
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import TimestampType
 from quorate.records.batch import read_header

@@ -4,7 +4,7 @@
 timestamps within the topic's bounds is for the partition to say; ``opening`` looks at single records.
 """
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
 from quorate.records.attributes import (

@@ -3,7 +3,7 @@
 import enum
 import logging
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.records.batch import read_header

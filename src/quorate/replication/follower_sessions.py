@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Protocol
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from quorate.replication.catch_up_throttle import CatchUpThrottle

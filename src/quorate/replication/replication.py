@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from quorate.kernel.backlog import Backlog
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.metadata.store import MetadataStore

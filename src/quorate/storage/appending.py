@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.kernel.disk import Buffer, is_out_of_descriptors
+from quorate.kernel.buffers import Buffer
+from quorate.kernel.disk import is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.records.attributes import CONTROL_MASK, TimestampType

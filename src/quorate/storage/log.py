@@ -7,7 +7,8 @@ for it. Time comes in as an argument.
 
 from collections.abc import Iterator, Sequence
 
-from quorate.kernel.disk import Buffer, Disk, is_out_of_descriptors
+from quorate.kernel.buffers import Buffer
+from quorate.kernel.disk import Disk, is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.records.batch import LocatedBatches

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
-from quorate.kernel.disk import Buffer, Disk, DiskFile, VolumeSpace, is_out_of_descriptors
+from quorate.kernel.buffers import Buffer
+from quorate.kernel.disk import Disk, DiskFile, VolumeSpace, is_out_of_descriptors
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import struct
 
 from crc32c import crc32c
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.errors import CorruptBatch
 from quorate.storage.producer_state import NO_SEQUENCE, ProducedBatch, ProducerEntry, ProducerStates

@@ -6,7 +6,7 @@ one that was here.
 
 from collections.abc import Sequence
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.batch import check_crc, read_batches
 from quorate.records.errors import CorruptBatch

@@ -12,7 +12,8 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from quorate.kernel.disk import Buffer, Disk, DiskFile
+from quorate.kernel.buffers import Buffer
+from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerId
 

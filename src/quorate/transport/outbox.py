@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.file_region import FileRegion
 from quorate.transport.socket_room import SocketRoom
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
 from quorate.backup.objects.storage import ObjectInfo
 from quorate.backup.objects.storage_url import StorageLocation
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 
 class MemoryStorage:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.backup.spark.native_scan import load_native_scan
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import read_header

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.replication.core.leader import ReplicationConfig

@@ -18,7 +18,7 @@ from quorate.backup.errors import StorageError
 from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, object_name_parts, open_storage
 from quorate.backup.objects.storage_errors import explain
 from quorate.backup.objects.storage_url import ParsedUrl, StorageLocation
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from quorate.backup.errors import NameRefused, ObjectExists, ObjectNotFound, StorageError
 from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, object_name_parts, open_storage
 from quorate.backup.objects.storage_url import StorageLocation
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 PARTIAL_SUFFIX = ".partial"
 

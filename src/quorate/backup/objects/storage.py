@@ -10,7 +10,7 @@ import msgspec
 
 from quorate.backup.errors import NameRefused
 from quorate.backup.objects.storage_url import StorageLocation, parse_url
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 #: An object that is read whole is no larger: manifests, decisions, plans, maps. Segments are read in ranges.
 MAX_WHOLE_OBJECT_BYTES = 512 * 1024 * 1024

@@ -15,7 +15,7 @@ import msgspec
 from quorate.backup.objects.stored_numbers import Count, StoredOffset
 from quorate.backup.restore.partitioning import partition_of
 from quorate.backup.segments.reader import StoredBatch
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex
 from quorate.records.attributes import (
     COMPRESSION_MASK,

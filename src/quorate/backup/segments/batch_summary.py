@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from quorate.records.batch import (

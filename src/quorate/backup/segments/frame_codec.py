@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from cramjam import CompressionError, DecompressionError, lz4, zstd
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 
 _ZSTD_LEVEL = 1
 

@@ -33,7 +33,7 @@ from quorate.backup.objects.stored_numbers import (
     StoredPartition,
 )
 from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, TopicId, TopicName
 
 _Decoded = TypeVar("_Decoded")

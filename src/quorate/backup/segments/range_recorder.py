@@ -14,7 +14,7 @@ from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import EpochStart
 from quorate.backup.segments.offset_ranges import OffsetRange, Placement, place
 from quorate.backup.segments.sink import SegmentSettings, SegmentSink
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 
 

@@ -28,7 +28,7 @@ from quorate.backup.segments.layout import (
     read_preamble,
     read_trailer,
 )
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 

@@ -14,7 +14,7 @@ from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.backup.segments.layout import EpochStart, SegmentHeader
 from quorate.backup.segments.offset_ranges import OffsetRange
 from quorate.backup.segments.writer import SegmentWriter
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 
 

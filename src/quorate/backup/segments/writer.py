@@ -23,7 +23,7 @@ from quorate.backup.segments.layout import (
     encode_frame_head,
     encode_header,
 )
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
 
 INDEX_INTERVAL_BYTES = 1024 * 1024

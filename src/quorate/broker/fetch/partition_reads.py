@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from quorate.broker.fetch.sessions import FetchTarget
 from quorate.broker.leader_hints import leader_hint
 from quorate.broker.node import Node
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import UNREADABLE, ErrorCode
 from quorate.transport.peers.errors import PeerProtocolError
 

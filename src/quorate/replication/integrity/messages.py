@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode
 from quorate.transport.peers.errors import PeerProtocolError
 

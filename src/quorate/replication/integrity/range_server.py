@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.replication.integrity.messages import ReadRange, decode_request, encode_answer

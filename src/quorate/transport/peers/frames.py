@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.transport.peers.errors import PeerProtocolError
 
 Payload = Buffer | Sequence[Buffer]

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.transport.peers.config import PeerConfig
 
 #: A turn's frames leave in one write up to here; beyond it the transport's water marks are asked in between.

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.transport.peers.config import PeerConfig
 from quorate.transport.peers.errors import PeerProtocolError
 from quorate.transport.peers.frames import FRAME_OVERHEAD_BYTES, FrameKind, split_kind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quorate.client.fetched import AbortedTransaction
-from quorate.kernel.disk import Buffer
+from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, ProducerId
 from quorate.records.batch import BatchHeader
 from quorate.records.control import ControlType, control_type_of
