@@ -17,8 +17,7 @@ from quorate.backup.spark.spark_driver import SparkDriver
 from quorate.client.config import ClientConfig
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from quorate.records.record import Record, iterate_records
 from tests.backup_commands import BACKUP_ID, QUORATE, Backups, Finished, run_quorate
 from tests.spark_session import InThisProcess, QuietWatcher

@@ -12,9 +12,8 @@ from quorate.cli import app
 from quorate.cli.doctor.facts import LeaderClaim
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.integration.fake_nodes import FakeNodes

@@ -14,9 +14,8 @@ from quorate.client.config import ClientConfig
 from quorate.client.fetched import FetchedBatches, FetchRange
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.routing import PartitionLeaderRouter, Route, Unroutable
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Submit
 from quorate.quorum.errors import NotQuorumLeader

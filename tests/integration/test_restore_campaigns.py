@@ -14,8 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import Backups, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import SMALL_RANGES, Backups, create_topics, interrupt, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode

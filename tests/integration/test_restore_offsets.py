@@ -10,9 +10,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.spark.restore_write_task import WriteTask
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition as PartitionName
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import TopicPartition as PartitionName
 from tests.backup_commands import Backups, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_cluster import QuorateCluster

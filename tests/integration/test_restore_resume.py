@@ -23,9 +23,8 @@ from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
 from quorate.backup.spark.task_runner import Work
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import Backups, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
 from tests.restore_commands import Restores, all_records, client_of, topic_configs, without_offsets

@@ -11,10 +11,9 @@ from quorate.client.configs import ConfigResource, ConfigSource, ResourceType
 from quorate.client.group_offsets import CommittedOffset
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from tests.eventually import eventually
 from tests.kafka.conftest import Cluster, OpenClient
 from tests.kafka.secured_kafka import NODE_IDS, SecuredKafka

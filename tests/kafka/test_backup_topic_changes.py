@@ -8,10 +8,9 @@ import pytest
 from quorate.backup.manifests.manifest import GapReason, TopicEntry
 from quorate.backup.spark.run_report import RunReport
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import SMALL_RANGES, Backups, consume, produce
 from tests.eventually import eventually
 from tests.kafka.secured_kafka import SecuredKafka

@@ -13,10 +13,9 @@ from quorate.cli.doctor.probes import try_claims
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.eventually import eventually
 from tests.kafka.secured_kafka import NODE_IDS, SecuredKafka
 from tests.kafka.writing import write

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.records.attributes import Compression
 from quorate.records.batch import iterate_batches
 from quorate.records.legacy import iterate_legacy_records

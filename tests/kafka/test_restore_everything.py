@@ -15,9 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import Backups, produce
 from tests.eventually import eventually
 from tests.kafka.secured_kafka import SecuredKafka

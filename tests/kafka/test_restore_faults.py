@@ -11,9 +11,8 @@ from confluent_kafka import Producer
 
 from quorate.backup.spark.spark_driver import SparkDriver
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import Backups
 from tests.eventually import eventually
 from tests.kafka.secured_kafka import SecuredKafka

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition as PartitionName
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import TopicPartition as PartitionName
 from tests.backup_commands import Backups, consume, produce, run_quorate
 from tests.eventually import eventually
 from tests.kafka.secured_kafka import SecuredKafka

@@ -18,9 +18,8 @@ from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.fetch_cursor import FetchCursor
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import NewTopic
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, RecordValue, produce
 from tests.eventually import eventually
 from tests.kafka.tiered_kafka import SEGMENT_BYTES, TIERED_TOPIC, TieredKafka

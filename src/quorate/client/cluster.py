@@ -36,9 +36,8 @@ from quorate.client.routing import (
     TopicsWanted,
     Unroutable,
 )
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import NodeId, TopicName
+from quorate.kernel.ids import NodeId, TopicName, TopicPartition
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from quorate.protocol.schema import Request, Response

@@ -12,9 +12,8 @@ from quorate.client.cluster_metadata import Broker, ClusterMetadata
 from quorate.client.errors import UnsupportedApi
 from quorate.client.leader_calls import by_topic
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from quorate.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,

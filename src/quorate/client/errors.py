@@ -5,9 +5,8 @@ is told to the caller at once.
 """
 
 from quorate.client.address import Address
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 
 
 class Disconnected(QuorateError):

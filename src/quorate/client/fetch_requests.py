@@ -6,8 +6,7 @@ from uuid import UUID
 
 from quorate.client.isolation import IsolationLevel
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicPartition
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
 #: From here on topics are named by their ids only.

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,
@@ -22,6 +21,7 @@ from quorate.kernel.ids import (
     ProducerId,
     TopicId,
     TopicName,
+    TopicPartition,
 )
 from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, check_crc, read_header
 from quorate.records.errors import CorruptBatch

@@ -10,8 +10,7 @@ from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker
 from quorate.client.coordinators import Coordinators
 from quorate.client.leader_calls import by_topic
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_LEADER_EPOCH, GroupId, LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, GroupId, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

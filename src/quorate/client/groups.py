@@ -10,9 +10,8 @@ from quorate.client.cluster_metadata import Broker
 from quorate.client.coordinators import Coordinators
 from quorate.client.errors import UnsupportedApi
 from quorate.client.group_offsets import CommittedOffset, GroupOffsets
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicName
+from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.codec import decode_versioned
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages import consumer_group_describe, describe_groups

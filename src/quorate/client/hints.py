@@ -6,9 +6,8 @@ from typing import Protocol
 from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker
 from quorate.client.routing import LeaderHinted, PartitionRefused
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, NodeId
+from quorate.kernel.ids import LeaderEpoch, NodeId, TopicPartition
 
 
 class CurrentLeader(Protocol):

@@ -22,7 +22,6 @@ from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable, TopicReplaced
 from quorate.client.hints import refusal_event
 from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.waiting import first_to_come
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import (
@@ -34,6 +33,7 @@ from quorate.kernel.ids import (
     ProducerId,
     TopicId,
     TopicName,
+    TopicPartition,
 )
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -14,9 +14,8 @@ from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable
 from quorate.client.routing import PartitionRefused, Route, Unroutable
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import PartitionIndex, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
 

@@ -8,9 +8,8 @@ from quorate.client.errors import LogTruncated, OffsetOutOfRange
 from quorate.client.fetch_cursor import FetchCursor, Routed
 from quorate.client.offsets import Offsets
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
+from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, TopicPartition
 
 
 def find_truncated(cluster: Cluster, group: Sequence[Routed]) -> list[tuple[FetchCursor, LogTruncated]]:

@@ -10,9 +10,8 @@ from quorate.client.cluster import Cluster
 from quorate.client.isolation import IsolationLevel
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders, try_call_leaders
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

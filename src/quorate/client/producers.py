@@ -8,8 +8,7 @@ from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, by_topic, call_leaders
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from quorate.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -6,9 +6,8 @@ import msgspec
 
 from quorate.client.answers import check, error_code
 from quorate.client.cluster import Cluster
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -17,9 +17,17 @@ import msgspec
 from quorate.client.address import Address
 from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 
 #: Answers that say "this is not the leader, or not in that epoch".
 STALE_LEADER_CODES: Final = frozenset(

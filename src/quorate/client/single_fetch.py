@@ -19,9 +19,8 @@ from quorate.client.fetched import AbortedTransaction, FetchedBatch, check_batch
 from quorate.client.hints import refusal_event
 from quorate.client.isolation import IsolationLevel
 from quorate.client.routing import PartitionRefused, Route, Unroutable
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId, Offset, ProducerId
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 

@@ -8,8 +8,7 @@ from quorate.client.answers import check, error_code
 from quorate.client.cluster import Cluster
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders
 from quorate.client.routing import Route
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_TOPIC_ID, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NO_TOPIC_ID, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 from quorate.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -3,7 +3,7 @@
 Each is a ``NewType``, so that the type checker refuses a partition index where a node id is meant.
 """
 
-from typing import NewType
+from typing import NamedTuple, NewType
 from uuid import UUID
 
 NodeId = NewType("NodeId", int)
@@ -29,6 +29,17 @@ NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 NO_DIRECTORY = DirectoryId(UUID(int=0))
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name. Where the topic that is meant must not be mistaken for a later one, its id comes with it:
+    ``quorate.metadata.core.image.TopicIdPartition``."""
+
+    topic: TopicName
+    partition: PartitionIndex
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 def is_same_directory(one: DirectoryId, other: DirectoryId) -> bool:

@@ -11,7 +11,7 @@ from typing import cast
 
 from quorate.kernel.ids import NodeId
 from quorate.metadata.core.effective_configs import BrokerView, broker_value, topic_value
-from quorate.metadata.core.image import TopicPartition
+from quorate.metadata.core.image import TopicIdPartition
 from quorate.metadata.store import MetadataStore
 
 #: Unused allowance is kept for this long at most.
@@ -35,7 +35,7 @@ class CatchUpThrottle:
         self.allowance_bytes = 0.0
         self._counted_at = loop.time()
 
-    def applies_to(self, identity: TopicPartition, follower: NodeId) -> bool:
+    def applies_to(self, identity: TopicIdPartition, follower: NodeId) -> bool:
         """Whether the follower is out of sync, and the topic says that this node's replica is to be slowed down."""
         image = self._metadata.image
         state = image.partition(identity.topic, identity.partition)

@@ -16,7 +16,7 @@ from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
-from quorate.metadata.core.image import TopicPartition
+from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.batch import LocatedBatches
 from quorate.records.control import TransactionEnd
 from quorate.replication.core.acks import Ack, AckTracker
@@ -56,7 +56,7 @@ CommitCallback = Callable[[KafkaError | None], None]
 class Partition:
     def __init__(
         self,
-        identity: TopicPartition,
+        identity: TopicIdPartition,
         log: PartitionLog,
         settings: PartitionSettings,
         *,
@@ -446,5 +446,5 @@ class Partition:
 class OfflinePartition(msgspec.Struct, frozen=True):
     """A replica whose log could not be opened: it answers everything with the reason."""
 
-    identity: TopicPartition
+    identity: TopicIdPartition
     failure: KafkaError

@@ -13,7 +13,7 @@ from quorate.kernel.disk import Disk
 from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicId
-from quorate.metadata.core.image import MetadataImage, TopicPartition
+from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.replication.log_jobs import LogJobs
 from quorate.storage.checkpoints import read_topic_id
 from quorate.storage.closing import remove_logs, set_aside
@@ -29,7 +29,7 @@ _JOBS_AT_START_AND_STOP = 4
 
 
 class _Opening(msgspec.Struct, frozen=True):
-    identity: TopicPartition
+    identity: TopicIdPartition
     config: LogConfig
     #: What tells a folder that was removed from one that nobody knows.
     image: MetadataImage
@@ -70,22 +70,22 @@ class PartitionLogs:
 
     def open(
         self,
-        identity: TopicPartition,
+        identity: TopicIdPartition,
         config: LogConfig,
         image: MetadataImage,
         done: Callable[[PartitionLog | KafkaError], None],
     ) -> None:
         self._jobs.submit(identity.topic, self._open_all, _Opening(identity, config, image), done)
 
-    def remove(self, identity: TopicPartition, log: PartitionLog, done: Callable[[], None]) -> None:
+    def remove(self, identity: TopicIdPartition, log: PartitionLog, done: Callable[[], None]) -> None:
         """For good, with all that it holds. What cannot be removed now is looked at again at the next start."""
         self._jobs.submit(identity.topic, self._remove_all, log, lambda _: done())
 
-    def set_aside(self, identity: TopicPartition, log: PartitionLog, done: Callable[[], None]) -> None:
+    def set_aside(self, identity: TopicIdPartition, log: PartitionLog, done: Callable[[], None]) -> None:
         """Out of the way, with all that it holds: nobody knows why it should be here."""
         self._jobs.submit(identity.topic, self._set_aside_all, (log, identity.topic_id), lambda _: done())
 
-    async def close(self, logs: Iterable[tuple[TopicPartition, PartitionLog]]) -> None:
+    async def close(self, logs: Iterable[tuple[TopicIdPartition, PartitionLog]]) -> None:
         """Close the logs, so that the next start has nothing to check, and take no more work."""
         self._jobs.jobs_at_a_time = _JOBS_AT_START_AND_STOP
         self._jobs.drop()
@@ -129,7 +129,7 @@ class PartitionLogs:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         return log
 
-    def _make_way(self, directory: str, identity: TopicPartition, image: MetadataImage) -> None:
+    def _make_way(self, directory: str, identity: TopicIdPartition, image: MetadataImage) -> None:
         """A folder left by an earlier topic of the same name is never mixed with this one."""
         found = read_topic_id(self._disk, directory)
         if found is not None and found != identity.topic_id:
@@ -182,6 +182,6 @@ def _close(log: PartitionLog) -> KafkaError | None:
     return None
 
 
-def _tell_unclosed(identity: TopicPartition, error: KafkaError | None) -> None:
+def _tell_unclosed(identity: TopicIdPartition, error: KafkaError | None) -> None:
     if error is not None:
         logger.error("log not closed cleanly partition=%s-%s error=%s", identity.topic, identity.partition, error)

@@ -21,7 +21,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core.effective_configs import BrokerView
-from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_difference import difference
 from quorate.metadata.store import LeadershipListener, MetadataStore
 from quorate.replication.core.messages import PartitionKey
@@ -208,7 +208,7 @@ class Partitions:
         if topic is None or state is None or self._view.node_id not in state.replicas:
             self._doom([name])
         elif local is None:
-            self._open(TopicPartition(topic.topic_id, *name))
+            self._open(TopicIdPartition(topic.topic_id, *name))
         elif local.identity.topic_id != topic.topic_id:
             self._doom([name])
         elif isinstance(local, Partition):
@@ -220,12 +220,12 @@ class Partitions:
         self._unclean.discard(name)
         self._roles.give(partition, state, elected_unclean=elected_unclean)
 
-    def _open(self, identity: TopicPartition) -> None:
+    def _open(self, identity: TopicIdPartition) -> None:
         self._busy.add((identity.topic, identity.partition))
         config = self._settings_of(identity.topic).log
         self._logs.open(identity, config, self._image, partial(self._opened, identity))
 
-    def _opened(self, identity: TopicPartition, log: PartitionLog | KafkaError) -> None:
+    def _opened(self, identity: TopicIdPartition, log: PartitionLog | KafkaError) -> None:
         """If the replica was taken away meanwhile, its new log goes too."""
         name = identity.topic, identity.partition
         state = self._image.partition(*name)
@@ -240,7 +240,7 @@ class Partitions:
             self._by_name[name] = self._partition(identity, log)
         self._is_free(name)
 
-    def _partition(self, identity: TopicPartition, log: PartitionLog) -> Partition:
+    def _partition(self, identity: TopicIdPartition, log: PartitionLog) -> Partition:
         settings = self._settings_of(identity.topic)
         log.update_config(settings.log)
         return Partition(
@@ -264,7 +264,7 @@ class Partitions:
                 doomed.append((partition, self._was_removed(partition.identity)))
         self._doomed.run(doomed)
 
-    def _was_removed(self, identity: TopicPartition) -> bool:
+    def _was_removed(self, identity: TopicIdPartition) -> bool:
         """Whether the image says so, and does not merely lack the replica."""
         return self._image.was_removed(identity.topic_id, identity.partition, self._view.node_id)
 
@@ -277,7 +277,7 @@ class Partitions:
             then=partial(self._clear, partition.identity, partition.log, is_removed=is_removed),
         )
 
-    def _clear(self, identity: TopicPartition, log: PartitionLog, *, is_removed: bool) -> None:
+    def _clear(self, identity: TopicIdPartition, log: PartitionLog, *, is_removed: bool) -> None:
         """The log can go. If the partition has come back here meanwhile, or another of its name, it starts empty."""
         away = self._logs.remove if is_removed else self._logs.set_aside
         away(identity, log, partial(self._is_free, (identity.topic, identity.partition)))

@@ -22,9 +22,9 @@ from quorate.coordination.transactions.core.commands import (
 )
 from quorate.coordination.transactions.core.effects import Effect, Markers, SendMarkers
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction, TransactionState
+from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId, TopicPartition
 from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from quorate.records.control import TransactionEnd
 from quorate.replication.first_writes import Permit

@@ -14,9 +14,8 @@ from quorate.client.errors import NoBrokerAnswered, PartitionUnavailable
 from quorate.client.group_offsets import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.offsets import ListedOffset
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.frames import RequestHeader
 from quorate.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -26,9 +26,8 @@ from quorate.client.routing import (
     TopicsWanted,
     Unroutable,
 )
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 
 ORDERS = TopicName("orders")
 ORDERS_0 = TopicPartition(ORDERS, PartitionIndex(0))

@@ -21,9 +21,8 @@ from quorate.client.routing import (
     RoutingEvent,
     TopicsWanted,
 )
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 
 TOPIC = TopicName("t")
 PARTITIONS = [TopicPartition(TOPIC, PartitionIndex(index)) for index in range(3)]

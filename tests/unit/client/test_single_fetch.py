@@ -9,9 +9,8 @@ import pytest
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.single_fetch import DivergingEpoch, FetchPosition
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData
 from tests.unit.client.batches import log
 from tests.unit.client.clock import FakeClock

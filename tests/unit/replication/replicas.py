@@ -20,7 +20,7 @@ from quorate.kernel.ids import (
     TopicName,
 )
 from quorate.kernel.leaders import PartitionLeader
-from quorate.metadata.core.image import TopicPartition
+from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
@@ -89,7 +89,7 @@ class Replicas:
     def open(self, index: int = 0) -> Partition:
         log = PartitionLog.open(self.host.disk, f"/data/orders-{index}", LogConfig())
         partition = Partition(
-            TopicPartition(TOPIC_ID, TopicName("orders"), PartitionIndex(index)),
+            TopicIdPartition(TOPIC_ID, TopicName("orders"), PartitionIndex(index)),
             log,
             PartitionSettings(log=LogConfig(), codec=None, min_insync_replicas=1),
             durability=self.durability,

@@ -10,7 +10,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
 from quorate.metadata.core.commands import AlterIsr, Command
 from quorate.metadata.core.decisions import Answer, PartitionOutcome
-from quorate.metadata.core.image import MetadataImage, TopicPartition
+from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.metadata.store import MetadataStore, Outcomes
 from quorate.replication import isr_proposals
 from quorate.replication.core.leader_events import (
@@ -69,7 +69,7 @@ class HeardPartition:
     """A partition that only notes what it is told."""
 
     def __init__(self, index: int) -> None:
-        self.identity = TopicPartition(TOPIC_ID, _NAME, PartitionIndex(index))
+        self.identity = TopicIdPartition(TOPIC_ID, _NAME, PartitionIndex(index))
         self.heard: list[LeaderEvent] = []
 
     def step(self, event: LeaderEvent) -> None:

@@ -16,9 +16,8 @@ from quorate.client import offsets
 from quorate.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName, TopicPartition
 
 _REQUESTS_IN_FLIGHT = 16
 _TIERED_CONFIG = "remote.storage.enable"

@@ -29,9 +29,8 @@ from quorate.client.config import ClientConfig
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import Offset
+from quorate.kernel.ids import Offset, TopicPartition
 from quorate.records.errors import CorruptBatch
 
 # Each range may have an open segment, and with it an open file and the memory of an upload.

@@ -11,8 +11,7 @@ from quorate.backup.segments.offset_ranges import OffsetRange, Placement
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.client.errors import OffsetOutOfRange
 from quorate.client.fetched import FetchedBatch, FetchedBatches, FetchRange, RangeFailed
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_TOPIC_ID, Offset
+from quorate.kernel.ids import NO_TOPIC_ID, Offset, TopicPartition
 
 
 class RangeCopy:

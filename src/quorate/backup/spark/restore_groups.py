@@ -10,9 +10,8 @@ from quorate.backup.restore.offset_map import TranslatedGroup, translate_group
 from quorate.backup.restore.plan import RestorePlan
 from quorate.client.group_offsets import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import TopicName
+from quorate.kernel.ids import TopicName, TopicPartition
 
 
 class RestoreGroups:

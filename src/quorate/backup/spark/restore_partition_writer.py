@@ -18,9 +18,8 @@ from quorate.backup.spark.restore_stream import PartitionAssignment, outgoing_fr
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import TopicId
+from quorate.kernel.ids import TopicId, TopicPartition
 from quorate.records.batch import BatchHeader
 from quorate.records.detached import DetachedBatch
 

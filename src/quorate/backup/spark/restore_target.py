@@ -14,10 +14,9 @@ from quorate.backup.restore.topics import SelectedTopic
 from quorate.client.config import ClientConfig, parse_client_config
 from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.client.topics import BROKER_DEFAULT, NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import PartitionIndex, ProducerId, TopicId, TopicName, TopicPartition
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID
 
 #: Stands in for the restore's own, which it does not have before it begins.

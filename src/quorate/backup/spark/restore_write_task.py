@@ -24,9 +24,8 @@ from quorate.client.config import ClientConfig
 from quorate.client.errors import TopicReplaced
 from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch, ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName, TopicPartition
 
 # A writer sends nothing again that is older than this without looking at its claim, and at where the partition ends.
 _BLIND_RETRY_MS = 1_000

@@ -10,9 +10,8 @@ from typing import Protocol
 from quorate.backup.manifests.manifest import Failure
 from quorate.backup.planning.planner import PartitionPlan, Plan
 from quorate.client.offsets import EpochEnd
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch
+from quorate.kernel.ids import LeaderEpoch, TopicPartition
 
 
 class AsksForEpochs(Protocol):

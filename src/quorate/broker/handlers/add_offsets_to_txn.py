@@ -4,9 +4,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.coordination.transactions.core.commands import AddPartitions, AddPartitionsResult
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TransactionalId
+from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

@@ -15,9 +15,8 @@ from quorate.coordination.transactions.core.commands import (
     VerifyPartitions,
     VerifyPartitionsResult,
 )
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

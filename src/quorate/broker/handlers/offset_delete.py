@@ -4,9 +4,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.coordination.groups.core.commands import DeleteOffsets, DeleteOffsetsResult
-from quorate.coordination.groups.core.records import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, PartitionIndex, TopicName
+from quorate.kernel.ids import GroupId, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

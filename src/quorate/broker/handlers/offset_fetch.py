@@ -10,7 +10,7 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.coordination.groups.core.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
-from quorate.coordination.groups.core.records import CommittedOffset, TopicPartition
+from quorate.coordination.groups.core.records import CommittedOffset
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,
@@ -21,6 +21,7 @@ from quorate.kernel.ids import (
     PartitionIndex,
     TopicId,
     TopicName,
+    TopicPartition,
 )
 from quorate.metadata.core.image import MetadataImage
 from quorate.protocol.messages.offset_fetch import (

@@ -10,10 +10,8 @@ from quorate.broker.api import Api, HandlerResult, RequestContext
 from quorate.broker.node import Node
 from quorate.broker.request_parts import Parts
 from quorate.coordination.groups.core.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
-from quorate.coordination.groups.core.records import TopicPartition
 from quorate.coordination.groups.core.refusal import coordinator_error
 from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
-from quorate.coordination.transactions.core.transaction import TopicPartition as TransactionPartition
 from quorate.coordination.transactions.verification import adds_for_offset_commit, refusal_of_offset_commit
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (
@@ -25,6 +23,7 @@ from quorate.kernel.ids import (
     ProducerEpoch,
     ProducerId,
     TopicName,
+    TopicPartition,
     TransactionalId,
 )
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
@@ -67,7 +66,7 @@ async def _require_verified(node: Node, api_version: int, request: TxnOffsetComm
     if partition.log.producers.has_open_transaction(producer_id, epoch):
         return
     permit = partition.first_writes.begin(producer_id, epoch, _NO_SEQUENCE)
-    asked = TransactionPartition(CONSUMER_OFFSETS, partition.identity.partition)
+    asked = TopicPartition(CONSUMER_OFFSETS, partition.identity.partition)
     codes = await node.transaction_verifier.verify(
         TransactionalId(request.transactional_id), producer_id, epoch, [asked], adds=adds
     )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.coordination.transactions.verification import (
     ProducerTurns,
     TransactionVerifier,
@@ -16,7 +15,7 @@ from quorate.coordination.transactions.verification import (
     refusal_of_produce,
 )
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TransactionalId
+from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TopicPartition, TransactionalId
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from quorate.records.batch import BatchHeader, read_header
 from quorate.replication.first_writes import Permit

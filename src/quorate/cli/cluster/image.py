@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from quorate.client.cluster_metadata import TopicMetadata
     from quorate.client.kafka_client import KafkaClient
     from quorate.client.reassignments import OngoingReassignment
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
 
 #: A cluster in which something begins or ends to move all the time is described as it is.
 _LOOKS = 5
@@ -43,7 +43,7 @@ def _records(
     topics: "Mapping[TopicName, TopicMetadata]",
     ongoing: "Mapping[TopicPartition, OngoingReassignment]",
 ) -> Iterator[AnyRecord]:
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
 
     for number, broker in enumerate(brokers.brokers.values(), start=1):
         yield BrokerRegistered(

@@ -10,7 +10,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 
 if TYPE_CHECKING:
     from quorate.client.kafka_client import KafkaClient
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
     from quorate.metadata.core.commands import PartitionReassignment
     from quorate.metadata.core.image import MetadataImage
 
@@ -26,7 +26,7 @@ def show_plan(image: "MetadataImage", plan: "Sequence[PartitionReassignment]") -
 
 def carry_out(client: "KafkaClient", plan: "Sequence[PartitionReassignment]") -> None:
     """Ask for the moves and return when all are done; they go on by themselves if the command is stopped."""
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
 
     names = [TopicPartition(move.topic, move.partition) for move in plan]
     try:

@@ -20,7 +20,7 @@ def rebalance(
 ) -> None:
     """Show which partitions move from where to where, and move them."""
     from quorate.cli.cluster.image import describe_image
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
     from quorate.metadata.core.elections import preferred_leader_imbalance
     from quorate.metadata.core.rebalancing import rebalance_plan
 

@@ -73,7 +73,7 @@ def _empty(client: "KafkaClient", node: NodeId) -> None:
 
 def _drain(client: "KafkaClient", node: NodeId) -> None:
     from quorate.cli.cluster.image import describe_image
-    from quorate.client.topic_partition import TopicPartition
+    from quorate.kernel.ids import TopicPartition
     from quorate.metadata.core.rebalancing import drain_plan
 
     image = describe_image(client)

@@ -8,8 +8,7 @@ import msgspec
 
 from quorate.cli.doctor.facts import LeaderClaim, NodeAnswers, claim_of
 from quorate.client.cluster_metadata import PartitionMetadata
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NodeId, TopicId
+from quorate.kernel.ids import NodeId, TopicId, TopicPartition
 
 T = TypeVar("T")
 

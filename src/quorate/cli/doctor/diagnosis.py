@@ -20,8 +20,7 @@ from quorate.cli.doctor.disagreements import (
 from quorate.cli.doctor.facts import LeaderClaim, Look
 from quorate.cli.doctor.finding import Finding, Kind, Severity, by_weight
 from quorate.cli.doctor.trials import judge_trials
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId
+from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from quorate.replication.core.min_isr import effective_min_isr
 
 

@@ -7,9 +7,8 @@ from typing import TypeVar
 from quorate.cli.doctor.belief import Belief
 from quorate.cli.doctor.facts import FoundCoordinator, LeaderClaim, NodeAnswers, QuorumClaim, claim_of
 from quorate.cli.doctor.finding import Finding, Kind
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NodeId, TopicPartition
 
 V = TypeVar("V", bound=Hashable)
 

@@ -8,9 +8,8 @@ import msgspec
 from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata
 from quorate.client.node_conditions import NodeCondition
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId
+from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId, TopicPartition
 
 
 class LeaderClaim(msgspec.Struct, frozen=True):

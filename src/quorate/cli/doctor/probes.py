@@ -12,7 +12,6 @@ from typing import Final
 from quorate.cli.doctor.facts import Attempt, FoundCoordinator, LeaderClaim, Trial
 from quorate.client.answers import error_code
 from quorate.client.connection import Connection
-from quorate.client.topic_partition import TopicPartition
 from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
@@ -24,6 +23,7 @@ from quorate.kernel.ids import (
     ProducerEpoch,
     ProducerId,
     TopicName,
+    TopicPartition,
 )
 from quorate.kernel.topic_names import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from quorate.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -11,9 +11,8 @@ from quorate.cli.doctor.belief import Belief
 from quorate.cli.doctor.disagreements import contradicts
 from quorate.cli.doctor.facts import Attempt, Trial
 from quorate.cli.doctor.finding import Finding, Kind, Severity
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import NodeId, TopicPartition
 
 _ACCEPTED: Final[Mapping[Attempt, frozenset[ErrorCode]]] = {
     # The offset is checked after the leadership; retention or a new leader may have moved it since it was asked for.

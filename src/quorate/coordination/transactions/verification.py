@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, TypeVar
 
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import ProducerEpoch, ProducerId, TransactionalId
+from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 _ABORTABLE_FROM_PRODUCE = 11
 _ADDS_FROM_PRODUCE = 12

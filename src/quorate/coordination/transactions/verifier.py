@@ -10,9 +10,16 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from quorate.coordination.transactions.ask_node import AskNode
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import (
+    NodeId,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
 from quorate.metadata.core.image import Broker
 from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, BrokerEpoch, PartitionIndex, ProducerId, TopicId, TopicName
-from quorate.metadata.core.image import PartitionState, Topic, TopicPartition
+from quorate.metadata.core.image import PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.records import AnyRecord
 
 
@@ -34,11 +34,11 @@ class Decision(Answer, frozen=True, kw_only=True):
     records: tuple[AnyRecord, ...] = ()
 
 
-def succeeded(name: TopicPartition, state: PartitionState) -> PartitionOutcome:
+def succeeded(name: TopicIdPartition, state: PartitionState) -> PartitionOutcome:
     return PartitionOutcome(topic=name.topic, partition=name.partition, topic_id=name.topic_id, state=state)
 
 
-def failed(name: TopicPartition, error: KafkaError, state: PartitionState | None = None) -> PartitionOutcome:
+def failed(name: TopicIdPartition, error: KafkaError, state: PartitionState | None = None) -> PartitionOutcome:
     return PartitionOutcome(
         topic=name.topic,
         partition=name.partition,

@@ -14,7 +14,7 @@ from quorate.kernel.leaders import QuorumLeader
 from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
 from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
 from quorate.metadata.core.effective_configs import BrokerView, topic_entries
-from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicPartition
+from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 from quorate.metadata.core.partition_edits import PartitionEdits
 from quorate.metadata.core.records import PartitionChanged
@@ -106,7 +106,7 @@ class Elections:
                 if leader != NO_NODE:
                     self._edits.change(name, msgspec.structs.replace(state, isr=isr, leader=leader))
 
-    def resign(self, name: TopicPartition) -> None:
+    def resign(self, name: TopicIdPartition) -> None:
         """Have another replica in sync lead; where no other takes records, the leader stays."""
         state = self._edits.current(name)
         others = without(state.isr, (state.leader,))
@@ -114,7 +114,7 @@ class Elections:
         if successor != NO_NODE:
             self._edits.change(name, msgspec.structs.replace(state, leader=successor))
 
-    def elect_if_leaderless(self, name: TopicPartition) -> None:
+    def elect_if_leaderless(self, name: TopicIdPartition) -> None:
         state = self._edits.current(name)
         if state.has_leader:
             return
@@ -124,7 +124,7 @@ class Elections:
         else:
             self._elect_unclean_if_allowed(name)
 
-    def elect_unclean(self, name: TopicPartition) -> bool:
+    def elect_unclean(self, name: TopicIdPartition) -> bool:
         """Give a leaderless partition any replica that can lead; returns whether there was one."""
         state = self._edits.current(name)
         for node in sorted(state.replicas, key=lambda node: not self.takes_records(node)):
@@ -139,7 +139,7 @@ class Elections:
         """The replica that leads next, or NO_NODE."""
         return first_candidate(state.replicas, isr, self._may_lead, self.takes_records, self._rules.favoured)
 
-    def _elect_unclean_if_allowed(self, name: TopicPartition) -> None:
+    def _elect_unclean_if_allowed(self, name: TopicIdPartition) -> None:
         in_sync_is_live = any(self._is_live(node) for node in self._edits.current(name).isr)
         if not in_sync_is_live and self._rules.allows_unclean(self._image, self._image.topics[name.topic]):
             self.elect_unclean(name)
@@ -195,7 +195,7 @@ def elect_leaderless(image: MetadataImage, rules: ElectionRules, topic: Topic) -
     """Leaders for those of the topic's partitions that have none, as far as the image allows."""
     elections = Elections(image, rules)
     for index in topic.partitions:
-        elections.elect_if_leaderless(TopicPartition(topic.topic_id, topic.name, index))
+        elections.elect_if_leaderless(TopicIdPartition(topic.topic_id, topic.name, index))
     return elections.edits.records()
 
 
@@ -213,9 +213,9 @@ def _elect(
     image: MetadataImage, rules: ElectionRules, elections: Elections, kind: ElectionKind, wanted: PartitionName
 ) -> PartitionOutcome:
     if image.partition(wanted.topic, wanted.partition) is None:
-        unknown = TopicPartition(NO_TOPIC_ID, wanted.topic, wanted.partition)
+        unknown = TopicIdPartition(NO_TOPIC_ID, wanted.topic, wanted.partition)
         return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."))
-    name = TopicPartition(image.topics[wanted.topic].topic_id, wanted.topic, wanted.partition)
+    name = TopicIdPartition(image.topics[wanted.topic].topic_id, wanted.topic, wanted.partition)
     state = elections.edits.current(name)
     try:
         if kind is ElectionKind.PREFERRED:
@@ -227,7 +227,7 @@ def _elect(
     return succeeded(name, elections.edits.current(name))
 
 
-def _elect_preferred(elections: Elections, name: TopicPartition, preferred: NodeId) -> None:
+def _elect_preferred(elections: Elections, name: TopicIdPartition, preferred: NodeId) -> None:
     state = elections.edits.current(name)
     if state.leader == preferred:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred leader leads already.")
@@ -240,7 +240,7 @@ def _elect_preferred(elections: Elections, name: TopicPartition, preferred: Node
     elections.edits.change(name, msgspec.structs.replace(state, leader=preferred))
 
 
-def _elect_any(elections: Elections, name: TopicPartition) -> None:
+def _elect_any(elections: Elections, name: TopicIdPartition) -> None:
     if elections.edits.current(name).has_leader:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a leader.")
     elections.elect_if_leaderless(name)

@@ -24,10 +24,10 @@ from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core import records as r
 from quorate.metadata.core.deletions import Deletions
 from quorate.metadata.core.image_draft import ImageDraft
-from quorate.metadata.core.image_parts import Broker, Delta, HostedPartitions, PartitionState, Topic, TopicPartition
+from quorate.metadata.core.image_parts import Broker, Delta, HostedPartitions, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.quota_entities import QuotaEntity
 
-__all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicPartition"]
+__all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicIdPartition"]
 
 _HOSTS_NOTHING = HostedPartitions()
 _NOTHING_DELETED = Deletions()
@@ -111,12 +111,12 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
         broker = self.brokers.get(node)
         return broker is not None and broker.is_active
 
-    def hosted_partitions(self, node: NodeId) -> Iterator[tuple[TopicPartition, PartitionState]]:
+    def hosted_partitions(self, node: NodeId) -> Iterator[tuple[TopicIdPartition, PartitionState]]:
         """Every partition that has a replica on the node, at a cost of their number only."""
         for topic_id, indexes in self.hosted.get(node, _HOSTS_NOTHING).replicas.items():
             topic = self.topics[self.topic_names[topic_id]]
             for index in sorted(indexes):
-                yield TopicPartition(topic_id, topic.name, index), topic.partitions[index]
+                yield TopicIdPartition(topic_id, topic.name, index), topic.partitions[index]
 
     def leader_count(self, node: NodeId) -> int:
         return self.hosted.get(node, _HOSTS_NOTHING).leader_count

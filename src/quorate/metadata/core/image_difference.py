@@ -5,7 +5,7 @@ A node that starts comes from the empty image; one that installs a snapshot come
 
 from collections.abc import Iterator
 
-from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, Topic, TopicPartition
+from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, Topic, TopicIdPartition
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> Delta:
@@ -35,7 +35,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Delta:
 
 def _changed_partitions(
     old: MetadataImage, new: MetadataImage
-) -> Iterator[tuple[TopicPartition, PartitionState | None, PartitionState]]:
+) -> Iterator[tuple[TopicIdPartition, PartitionState | None, PartitionState]]:
     for topic in new.topics.values():
         before = old.topic_by_id(topic.topic_id)
         if before is topic:
@@ -43,7 +43,7 @@ def _changed_partitions(
         for index, state in topic.partitions.items():
             old_state = None if before is None else before.partitions.get(index)
             if old_state != state:
-                yield TopicPartition(topic.topic_id, topic.name, index), old_state, state
+                yield TopicIdPartition(topic.topic_id, topic.name, index), old_state, state
 
 
 def _configs(topic: Topic | None) -> dict[str, str]:

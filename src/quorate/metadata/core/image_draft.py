@@ -13,7 +13,7 @@ from quorate.metadata.core import records as r
 from quorate.metadata.core.copy_on_write import CopyOnWrite
 from quorate.metadata.core.deletions import Deletions
 from quorate.metadata.core.hosting_index import HostingDraft
-from quorate.metadata.core.image_parts import Broker, Delta, PartitionState, Topic, TopicPartition
+from quorate.metadata.core.image_parts import Broker, Delta, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.quota_entities import QuotaEntity
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class ImageDraft:
         old = partitions.get(record.partition)
         new = partitions[record.partition] = partition_state(record, old)
         self._hosting.move(record.topic_id, record.partition, old, new)
-        self._changes.partition_changed(TopicPartition(record.topic_id, name, record.partition), old, new)
+        self._changes.partition_changed(TopicIdPartition(record.topic_id, name, record.partition), old, new)
         if record.unclean:
-            self._changes.unclean[TopicPartition(record.topic_id, name, record.partition)] = None
+            self._changes.unclean[TopicIdPartition(record.topic_id, name, record.partition)] = None
 
     def _change_topic_config(self, topic_id: TopicId, key: str, value: str | None) -> None:
         name = self._topic_names[topic_id]
@@ -207,12 +207,12 @@ class _Changes:
         self.brokers: dict[NodeId, None] = {}
         self.brokers_reconfigured = False
         self.reconfigured: dict[TopicName, None] = {}
-        self.unclean: dict[TopicPartition, None] = {}
-        self._partitions: dict[TopicPartition, None] = {}
-        self._leaders: dict[TopicPartition, None] = {}
+        self.unclean: dict[TopicIdPartition, None] = {}
+        self._partitions: dict[TopicIdPartition, None] = {}
+        self._leaders: dict[TopicIdPartition, None] = {}
         self._deleted: list[Topic] = []
 
-    def partition_changed(self, name: TopicPartition, old: PartitionState | None, new: PartitionState) -> None:
+    def partition_changed(self, name: TopicIdPartition, old: PartitionState | None, new: PartitionState) -> None:
         self._partitions[name] = None
         if old is None or (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch):
             self._leaders[name] = None

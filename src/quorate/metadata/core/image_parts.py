@@ -93,7 +93,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str]
 
 
-class TopicPartition(msgspec.Struct, frozen=True, gc=False):
+class TopicIdPartition(msgspec.Struct, frozen=True, gc=False):
     """Names a partition for good: a topic that is deleted and made again has another id."""
 
     topic_id: TopicId
@@ -115,11 +115,11 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """What a replay changed, in the order in which a node has to carry it out."""
 
     deleted_topics: tuple[Topic, ...] = ()
-    changed_partitions: tuple[TopicPartition, ...] = ()
+    changed_partitions: tuple[TopicIdPartition, ...] = ()
     #: Those of the changed partitions whose leader or leader epoch is new.
-    changed_leaders: tuple[TopicPartition, ...] = ()
+    changed_leaders: tuple[TopicIdPartition, ...] = ()
     #: Those whose new leader was not in sync: records may have been lost.
-    unclean_elections: tuple[TopicPartition, ...] = ()
+    unclean_elections: tuple[TopicIdPartition, ...] = ()
     reconfigured_topics: tuple[TopicName, ...] = ()
     brokers_reconfigured: bool = False
     #: Registered, fenced, unfenced, shutting down, without room or with room again, or removed.

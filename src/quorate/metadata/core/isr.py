@@ -12,7 +12,7 @@ from quorate.metadata.core.brokers import checked_broker
 from quorate.metadata.core.commands import AlterIsr, IsrChange, IsrMember, ResignLeadership
 from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
 from quorate.metadata.core.elections import ElectionRules, Elections
-from quorate.metadata.core.image import MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 from quorate.metadata.core.reassignment import completed
 
@@ -34,7 +34,7 @@ def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: Res
         if topic is None or state is None:
             continue
         if state.leader == command.node_id and state.leader_epoch == led.leader_epoch:
-            elections.resign(TopicPartition(topic.topic_id, topic.name, led.partition))
+            elections.resign(TopicIdPartition(topic.topic_id, topic.name, led.partition))
     return Decision(records=elections.edits.records())
 
 
@@ -47,9 +47,9 @@ def _decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: Alt
 def _decide(image: MetadataImage, elections: Elections, asker: NodeId, change: IsrChange) -> PartitionOutcome:
     topic = image.topic_by_id(change.topic_id)
     if topic is None:
-        unknown = TopicPartition(change.topic_id, TopicName(""), change.partition)
+        unknown = TopicIdPartition(change.topic_id, TopicName(""), change.partition)
         return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-    name = TopicPartition(change.topic_id, topic.name, change.partition)
+    name = TopicIdPartition(change.topic_id, topic.name, change.partition)
     if change.partition not in topic.partitions:
         return failed(name, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     state = elections.edits.current(name)

@@ -6,7 +6,7 @@ Each changed partition gives one record, whatever the number of its edits; its e
 import msgspec
 
 from quorate.kernel.ids import LeaderEpoch
-from quorate.metadata.core.image import MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.records import PartitionChanged
 
 
@@ -15,14 +15,14 @@ class PartitionEdits:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._edits: dict[TopicPartition, _Edit] = {}
+        self._edits: dict[TopicIdPartition, _Edit] = {}
 
-    def current(self, name: TopicPartition) -> PartitionState:
+    def current(self, name: TopicIdPartition) -> PartitionState:
         edit = self._edits.get(name)
         return self._original(name) if edit is None else edit.state
 
     def change(
-        self, name: TopicPartition, new: PartitionState, *, unclean: bool = False, even_if_same: bool = False
+        self, name: TopicIdPartition, new: PartitionState, *, unclean: bool = False, even_if_same: bool = False
     ) -> PartitionState:
         """Make this the partition's state. The leader epoch grows by one if leadership changed in any edit.
 
@@ -52,7 +52,7 @@ class PartitionEdits:
     def records(self) -> tuple[PartitionChanged, ...]:
         return tuple(partition_record(name, edit.state, unclean=edit.unclean) for name, edit in self._edits.items())
 
-    def _original(self, name: TopicPartition) -> PartitionState:
+    def _original(self, name: TopicIdPartition) -> PartitionState:
         return self._image.topics[name.topic].partitions[name.partition]
 
 
@@ -62,7 +62,7 @@ class _Edit(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool
 
 
-def partition_record(name: TopicPartition, state: PartitionState, *, unclean: bool = False) -> PartitionChanged:
+def partition_record(name: TopicIdPartition, state: PartitionState, *, unclean: bool = False) -> PartitionChanged:
     """The state as it follows from the one before; a snapshot adds what does not."""
     return PartitionChanged(
         topic_id=name.topic_id,

@@ -13,7 +13,7 @@ from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, NodeId
 from quorate.metadata.core.commands import AlterPartitionReassignments, PartitionName, PartitionReassignment
 from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
 from quorate.metadata.core.elections import ElectionRules, Elections
-from quorate.metadata.core.image import MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 
 
@@ -42,10 +42,10 @@ def completed(elections: Elections, state: PartitionState) -> PartitionState:
 
 def list_reassignments(
     image: MetadataImage, partitions: Iterable[PartitionName] | None = None
-) -> tuple[tuple[TopicPartition, PartitionState], ...]:
+) -> tuple[tuple[TopicIdPartition, PartitionState], ...]:
     """What is under way, for the partitions named or for all; the state says what is added and what goes."""
     return tuple(
-        (TopicPartition(image.topics[name.topic].topic_id, name.topic, name.partition), state)
+        (TopicIdPartition(image.topics[name.topic].topic_id, name.topic, name.partition), state)
         for name in (_all_partitions(image) if partitions is None else partitions)
         if (state := image.partition(name.topic, name.partition)) is not None and state.is_reassigning
     )
@@ -56,9 +56,9 @@ def _decide(
 ) -> PartitionOutcome:
     topic = image.topics.get(wanted.topic)
     if topic is None or wanted.partition not in topic.partitions:
-        unknown = TopicPartition(NO_TOPIC_ID, wanted.topic, wanted.partition)
+        unknown = TopicIdPartition(NO_TOPIC_ID, wanted.topic, wanted.partition)
         return failed(unknown, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."))
-    name = TopicPartition(topic.topic_id, topic.name, wanted.partition)
+    name = TopicIdPartition(topic.topic_id, topic.name, wanted.partition)
     state = elections.edits.current(name)
     try:
         if wanted.replicas is None:

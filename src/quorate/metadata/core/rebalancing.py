@@ -16,7 +16,7 @@ from quorate.metadata.core.commands import (
 )
 from quorate.metadata.core.decisions import Decision
 from quorate.metadata.core.elections import ElectionRules
-from quorate.metadata.core.image import MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 from quorate.metadata.core.placement import PlacementLoad
 from quorate.metadata.core.reassignment import decide_reassignments
@@ -84,13 +84,13 @@ def replacement_plan(image: MetadataImage) -> tuple[PartitionReassignment, ...]:
     return tuple(plan)
 
 
-def _partitions_of_gone_brokers(image: MetadataImage) -> Iterable[tuple[TopicPartition, PartitionState]]:
+def _partitions_of_gone_brokers(image: MetadataImage) -> Iterable[tuple[TopicIdPartition, PartitionState]]:
     gone = sorted(image.hosted.keys() - image.brokers.keys())
     found = {name: state for node in gone for name, state in image.hosted_partitions(node)}
     return [(name, state) for name, state in found.items() if not image.brokers.keys() >= {*state.target_replicas}]
 
 
-def _replacing(name: TopicPartition, replicas: tuple[NodeId, ...], old: NodeId, new: NodeId) -> PartitionReassignment:
+def _replacing(name: TopicIdPartition, replicas: tuple[NodeId, ...], old: NodeId, new: NodeId) -> PartitionReassignment:
     return PartitionReassignment(
         topic=name.topic,
         partition=name.partition,
@@ -99,7 +99,7 @@ def _replacing(name: TopicPartition, replicas: tuple[NodeId, ...], old: NodeId, 
 
 
 #: The partitions by their first replica and each of the others.
-_LedWithFollower = defaultdict[tuple[NodeId, NodeId], dict[TopicPartition, None]]
+_LedWithFollower = defaultdict[tuple[NodeId, NodeId], dict[TopicIdPartition, None]]
 
 
 class _Rebalance:
@@ -111,7 +111,7 @@ class _Rebalance:
         self._replicas = Counter({node: image.replica_count(node) for node in self._brokers})
         self._leaders = Counter({node: image.preferred_count(node) for node in self._brokers})
         self._targets = {
-            TopicPartition(topic.topic_id, topic.name, index): state.replicas
+            TopicIdPartition(topic.topic_id, topic.name, index): state.replicas
             for topic in image.topics.values()
             for index, state in topic.partitions.items()
             if not state.is_reassigning
@@ -133,9 +133,9 @@ class _Rebalance:
         while (max_moves is None or moves < max_moves) and self._move_a_replica(held):
             moves += 1
 
-    def _held_by_node(self) -> dict[NodeId, dict[TopicPartition, None]]:
+    def _held_by_node(self) -> dict[NodeId, dict[TopicIdPartition, None]]:
         """What each broker could give away: followers before leaders, and not all of one topic after the other."""
-        held: dict[NodeId, dict[TopicPartition, None]] = {node: {} for node in self._brokers}
+        held: dict[NodeId, dict[TopicIdPartition, None]] = {node: {} for node in self._brokers}
         for rank_is_first in (False, True):
             for name in sorted(self._targets, key=lambda name: (name.partition, name.topic)):
                 for rank, node in enumerate(self._targets[name]):
@@ -143,7 +143,7 @@ class _Rebalance:
                         held[node][name] = None
         return held
 
-    def _move_a_replica(self, held: dict[NodeId, dict[TopicPartition, None]]) -> bool:
+    def _move_a_replica(self, held: dict[NodeId, dict[TopicIdPartition, None]]) -> bool:
         for donor, receiver in self._unequal_pairs(self._replicas):
             for name in held[donor]:
                 replicas = self._targets[name]

@@ -8,7 +8,7 @@ import msgspec
 from quorate.kernel.ids import BrokerEpoch, DirectoryId, LeaderEpoch, NodeId, Offset, TopicId, TopicName
 from quorate.metadata.core import records as r
 from quorate.metadata.core.deletions import Deletions
-from quorate.metadata.core.image import MetadataImage, TopicPartition
+from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.metadata.core.partition_edits import partition_record
 
 
@@ -107,7 +107,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
     for topic in image.topics.values():
         yield r.TopicCreated(name=topic.name, topic_id=topic.topic_id)
         for index, state in topic.partitions.items():
-            record = partition_record(TopicPartition(topic.topic_id, topic.name, index), state)
+            record = partition_record(TopicIdPartition(topic.topic_id, topic.name, index), state)
             yield msgspec.structs.replace(record, former_replicas=state.former_replicas)
         for key, value in topic.configs.items():
             yield r.TopicConfigChanged(topic_id=topic.topic_id, key=key, value=value)

@@ -5,8 +5,7 @@ import pytest
 from quorate.backup.spark.data_source.live_planning import LivePartition, pack_tasks
 from quorate.backup.spark.data_source.options import parse_options
 from quorate.client.config import ClientConfig
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicName, TopicPartition
 
 MIB = 1024 * 1024
 END = 10_000

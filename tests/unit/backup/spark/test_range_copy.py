@@ -16,8 +16,16 @@ from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.range_copy import RangeCopy
 from quorate.client.errors import OffsetOutOfRange, PartitionUnavailable
 from quorate.client.fetched import AbortedTransaction, FetchedBatches, RangeFailed, walk_batches
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.kernel.ids import (
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 

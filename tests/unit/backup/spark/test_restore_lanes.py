@@ -10,9 +10,8 @@ import pytest
 from quorate.backup.spark.restore_partition_writer import PartitionWriter
 from quorate.backup.spark.restore_write_task import write_in_lanes
 from quorate.client.idempotent_producer import IdempotentProducer, Outcome, ProducedBatch, SendingEnded
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 
 
 def name(index: int) -> TopicPartition:

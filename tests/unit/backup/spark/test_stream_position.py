@@ -16,8 +16,7 @@ from quorate.backup.spark.data_source.stream_position import (
     missing_partitions,
     spans_between,
 )
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 
 FIRST_ID, SECOND_ID = TopicId(UUID(int=1)), TopicId(UUID(int=2))
 

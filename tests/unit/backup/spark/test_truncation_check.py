@@ -11,9 +11,8 @@ from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.spark.truncation_check import truncated_meanwhile
 from quorate.client.offsets import EpochEnd
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 
 TOPIC = TopicName("orders")
 END = 1_000

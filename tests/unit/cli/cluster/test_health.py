@@ -13,8 +13,7 @@ from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata
 from quorate.client.node_conditions import NodeCondition
 from quorate.client.quorum import QuorumDescription, QuorumMember
 from quorate.client.reassignments import OngoingReassignment
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, Term, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, Term, TopicId, TopicName, TopicPartition
 
 SEVEN, HUNDRED, LAST = NodeId(7), NodeId(100), NodeId(4001)
 ALL = (SEVEN, HUNDRED, LAST)

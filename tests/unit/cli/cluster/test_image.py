@@ -13,9 +13,8 @@ from quorate.client.brokers import BrokerList, RegisteredBroker
 from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.reassignments import OngoingReassignment
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from quorate.metadata.core.commands import PartitionReassignment
 
 ORDERS, FIRST = TopicName("orders"), PartitionIndex(0)

@@ -20,9 +20,8 @@ from quorate.cli.doctor.finding import Finding, Severity
 from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.node_conditions import NodeCondition
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, PartitionIndex, Term, TopicId, TopicName
+from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, PartitionIndex, Term, TopicId, TopicName, TopicPartition
 
 SEVEN, HUNDRED, LAST = NodeId(7), NodeId(100), NodeId(4001)
 ALL = (SEVEN, HUNDRED, LAST)

@@ -4,10 +4,9 @@ import pytest
 
 from quorate.cli.doctor.facts import LeaderClaim
 from quorate.cli.doctor.probes import groups_by_partition, unacceptable_batch
-from quorate.client.topic_partition import TopicPartition
 from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.records.validation import validate_produced
 

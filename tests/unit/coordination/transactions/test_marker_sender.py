@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from quorate.coordination.transactions.core.effects import Markers
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
@@ -18,11 +17,11 @@ from quorate.kernel.ids import (
     ProducerEpoch,
     ProducerId,
     TopicName,
+    TopicPartition,
     TransactionalId,
 )
 from quorate.kernel.leaders import PartitionLeader
-from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.metadata.core.image import TopicPartition as MetadataTopicPartition
+from quorate.metadata.core.image import Delta, MetadataImage, TopicIdPartition
 from quorate.metadata.store import Listener, MetadataStore
 from quorate.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -71,7 +70,7 @@ class Metadata:
 
     def move(self, partition: TopicPartition, leader: int | None) -> None:
         self.leaders[partition] = leader
-        changed = MetadataTopicPartition(NO_TOPIC_ID, *partition)
+        changed = TopicIdPartition(NO_TOPIC_ID, *partition)
         for listener in self.listeners:
             listener(MetadataImage(), Delta(changed_leaders=(changed,)))
 

@@ -7,9 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import (
+    Offset,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
 from quorate.protocol.messages import create_topics as create
 from quorate.protocol.messages import metadata
 from quorate.protocol.messages import write_txn_markers as markers

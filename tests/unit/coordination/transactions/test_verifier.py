@@ -6,10 +6,17 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.coordination.transactions.verifier import TransactionVerifier
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId, PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import (
+    NodeId,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+)
 from quorate.metadata.core.image import Broker
 from quorate.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -21,7 +21,7 @@ from quorate.metadata.core.commands import (
 from quorate.metadata.core.controller import Controller, Decision
 from quorate.metadata.core.decisions import PartitionOutcome
 from quorate.metadata.core.effective_configs import BrokerView
-from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.placement import LeaderPlacement
 
 ORDERS = TopicName("orders")
@@ -118,9 +118,9 @@ class Cluster:
     def state(self, partition: int = 0, topic: str = ORDERS) -> PartitionState:
         return self.image.topics[TopicName(topic)].partitions[PartitionIndex(partition)]
 
-    def name(self, partition: int = 0, topic: str = ORDERS) -> TopicPartition:
+    def name(self, partition: int = 0, topic: str = ORDERS) -> TopicIdPartition:
         found = self.image.topics[TopicName(topic)]
-        return TopicPartition(found.topic_id, found.name, PartitionIndex(partition))
+        return TopicIdPartition(found.topic_id, found.name, PartitionIndex(partition))
 
     def isr_change(self, isr: Iterable[int], partition: int = 0) -> IsrChange:
         """What the leader would propose on the present state."""

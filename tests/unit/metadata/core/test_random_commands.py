@@ -11,7 +11,7 @@ from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import can_collide, collision_key
 from quorate.metadata.core import commands as c
-from quorate.metadata.core.image import HostedPartitions, MetadataImage, PartitionState, TopicPartition
+from quorate.metadata.core.image import HostedPartitions, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_difference import difference
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from quorate.metadata.core.snapshot import decode_image, encode_image
@@ -229,7 +229,7 @@ def check_first_epochs(before: MetadataImage, image: MetadataImage, highest: dic
 
 
 def check_election(
-    cluster: Cluster, command: c.Command, name: TopicPartition, old: PartitionState, new: PartitionState
+    cluster: Cluster, command: c.Command, name: TopicIdPartition, old: PartitionState, new: PartitionState
 ) -> None:
     assert cluster.image.is_active(new.leader)
     if name in cluster.delta.unclean_elections:
@@ -281,9 +281,9 @@ def test_an_empty_image_survives_a_snapshot() -> None:
     assert decode_image(encode_image(image)) == image
 
 
-def _partitions(image: MetadataImage) -> dict[TopicPartition, PartitionState]:
+def _partitions(image: MetadataImage) -> dict[TopicIdPartition, PartitionState]:
     return {
-        TopicPartition(topic.topic_id, topic.name, index): state
+        TopicIdPartition(topic.topic_id, topic.name, index): state
         for topic in image.topics.values()
         for index, state in topic.partitions.items()
     }

@@ -6,7 +6,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core.commands import CreatePartitions, CreateTopic, DeleteTopic
-from quorate.metadata.core.image import MetadataImage, TopicPartition
+from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from tests.unit.metadata.core.cluster import Cluster
 
 ORDERS = TopicName("orders")
@@ -34,7 +34,7 @@ def test_a_created_topic_has_an_id_and_a_leader_for_every_partition() -> None:
         assert len(set(state.replicas)) == 2
         assert cluster.image.partition_leader(ORDERS, index) == PartitionLeader(state.leader, state.leader_epoch)
     assert cluster.delta.changed_partitions == tuple(
-        TopicPartition(topic.topic_id, ORDERS, PartitionIndex(index)) for index in range(6)
+        TopicIdPartition(topic.topic_id, ORDERS, PartitionIndex(index)) for index in range(6)
     )
 
 

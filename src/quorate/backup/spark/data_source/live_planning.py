@@ -16,9 +16,8 @@ from quorate.client.cluster_metadata import TopicMetadata
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.offsets import ListedOffset
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, TopicId
+from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 from quorate.records.columnar import INT64_MIN
 
 _ASSUMED_BYTES_PER_OFFSET: Final = 1000

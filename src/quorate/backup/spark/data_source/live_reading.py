@@ -19,9 +19,8 @@ from quorate.client.errors import LogTruncated, OffsetOutOfRange, TopicReplaced
 from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.isolation import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NO_TOPIC_ID, Offset
+from quorate.kernel.ids import NO_TOPIC_ID, Offset, TopicPartition
 from quorate.records.columnar import RowBounds
 
 if TYPE_CHECKING:

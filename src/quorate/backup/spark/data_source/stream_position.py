@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from quorate.backup.spark.data_source.live_planning import LivePartition
-from quorate.client.topic_partition import TopicPartition
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 
 
 class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -27,9 +27,8 @@ from quorate.backup.spark.data_source.stream_position import (
 )
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topic_partition import TopicPartition
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import LeaderEpoch, Offset, TopicPartition
 from quorate.records.columnar import INT64_MAX
 
 if TYPE_CHECKING:

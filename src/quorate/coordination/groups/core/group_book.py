@@ -4,9 +4,8 @@ from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.in_flight import InFlightAppends
-from quorate.coordination.groups.core.records import TopicPartition
 from quorate.coordination.groups.core.replicated_state import ReplicatedState
-from quorate.kernel.ids import GroupId
+from quorate.kernel.ids import GroupId, TopicPartition
 
 
 class GroupBook:

@@ -7,8 +7,8 @@ delete must count them in.
 from collections.abc import Iterator
 
 from quorate.coordination.groups.core.effects import AppendRecords, ReplyWhenDurable
-from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord, TopicPartition
-from quorate.kernel.ids import GroupId
+from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord
+from quorate.kernel.ids import GroupId, TopicPartition
 
 
 class InFlightAppends:

@@ -20,11 +20,11 @@ from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.offset_rules import fetch_error
 from quorate.coordination.groups.core.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
 from quorate.coordination.groups.core.offset_rules import commit_error, delete_error, is_subscribed
-from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, TopicPartition, offset_record
+from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, offset_record
 from quorate.coordination.groups.core.refusal import refusal
 from quorate.coordination.groups.core.replicated_state import ReplicatedState
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId
+from quorate.kernel.ids import GroupId, TopicPartition
 
 _INT64_MAX: Final = 2**63 - 1
 

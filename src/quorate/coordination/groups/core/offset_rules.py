@@ -8,10 +8,10 @@ from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer import offset_rules as consumer_rules
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.group_state import GroupState
-from quorate.coordination.groups.core.records import CommittedOffset, TopicPartition
+from quorate.coordination.groups.core.records import CommittedOffset
 from quorate.coordination.groups.core.subscription import CONSUMER_PROTOCOL_TYPE, InvalidSubscription, subscribed_topics
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import TopicName
+from quorate.kernel.ids import TopicName, TopicPartition
 
 
 def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffsets) -> ErrorCode:

@@ -17,9 +17,17 @@ from quorate.coordination.groups.core.records import (
     OffsetRecord,
     StoredGroup,
     StoredMember,
+)
+from quorate.kernel.ids import (
+    NO_LEADER_EPOCH,
+    GroupId,
+    LeaderEpoch,
+    MemberId,
+    Offset,
+    PartitionIndex,
+    TopicName,
     TopicPartition,
 )
-from quorate.kernel.ids import NO_LEADER_EPOCH, GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
 from quorate.protocol.errors import ProtocolError
 
 _OFFSET_KEY_VERSION = 1

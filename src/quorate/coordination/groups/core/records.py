@@ -3,17 +3,10 @@
 A record is a key and a value; a record without a value is a tombstone. ``record_codec`` turns them into Kafka's bytes.
 """
 
-from typing import NamedTuple
-
 import msgspec
 
 from quorate.coordination.groups.core.consumer.records import ConsumerGroupRecord
-from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
-
-
-class TopicPartition(NamedTuple):
-    topic: TopicName
-    partition: PartitionIndex
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicPartition
 
 
 class OffsetKey(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,10 +13,9 @@ from quorate.coordination.groups.core.records import (
     GroupRecord,
     OffsetRecord,
     StoredGroup,
-    TopicPartition,
 )
 from quorate.coordination.groups.core.transactional_offsets import PendingOffsets
-from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId
+from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
 
 _NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
 

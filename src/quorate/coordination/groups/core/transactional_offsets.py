@@ -7,8 +7,8 @@ them the group's committed offsets or drops them.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, TopicPartition, offset_record
-from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId
+from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, offset_record
+from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TopicPartition
 
 
 class TransactionalProducer(NamedTuple):

@@ -2,9 +2,16 @@
 
 import msgspec
 
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction, TransactionState
+from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
+from quorate.kernel.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
 
 
 class InitProducer(msgspec.Struct, frozen=True, kw_only=True):

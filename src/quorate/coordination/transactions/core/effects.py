@@ -9,9 +9,9 @@ from typing import NewType
 import msgspec
 
 from quorate.coordination.transactions.core.commands import Command, Result
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction
+from quorate.coordination.transactions.core.transaction import Transaction
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import ProducerEpoch, ProducerId, TransactionalId
+from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 # Names one request of the broker's; it comes back in the one reply to that request.
 Token = NewType("Token", int)

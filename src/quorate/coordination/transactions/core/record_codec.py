@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from quorate.coordination.transactions.core.effects import TransactionRecord
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction, TransactionState
+from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from quorate.protocol.codec import decode_part, decode_versioned, encode_versioned
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Int8, Int16, Int32, Int64, Message, String, Tagged, VersionedMessage, Versions

@@ -9,11 +9,10 @@ What is prepared is decided: markers are sent until every partition has its own,
 """
 
 from enum import IntEnum
-from typing import NamedTuple
 
 import msgspec
 
-from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, PartitionIndex, ProducerEpoch, ProducerId, TopicName
+from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from quorate.records.control import EPOCH_PER_TRANSACTION
 
 MAX_PRODUCER_EPOCH = ProducerEpoch(2**15 - 1)
@@ -39,11 +38,6 @@ class TransactionState(IntEnum):
     @property
     def is_prepared(self) -> bool:
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-
-
-class TopicPartition(NamedTuple):
-    topic: TopicName
-    partition: PartitionIndex
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,10 +42,9 @@ from quorate.coordination.groups.core.effects import (
 )
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
-from quorate.coordination.groups.core.records import TopicPartition
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName, TopicPartition
 
 GROUP = GroupId("orders-readers")
 SESSION_TIMEOUT_MS = 10_000

@@ -15,11 +15,10 @@ from quorate.coordination.groups.core.records import (
     CommittedOffset,
     StoredGroup,
     StoredMember,
-    TopicPartition,
     group_record,
     offset_record,
 )
-from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName, TopicPartition
 
 GROUP = GroupId("group")
 TOPIC_PARTITION = TopicPartition(TopicName("töpic"), PartitionIndex(7))

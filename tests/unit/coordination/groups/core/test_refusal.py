@@ -11,10 +11,9 @@ from quorate.coordination.groups.core.commands import (
     Result,
 )
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeatResult
-from quorate.coordination.groups.core.records import TopicPartition
 from quorate.coordination.groups.core.refusal import binds
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import MemberId, PartitionIndex, TopicName
+from quorate.kernel.ids import MemberId, PartitionIndex, TopicName, TopicPartition
 
 _ONE = TopicPartition(TopicName("orders"), PartitionIndex(0))
 _TWO = TopicPartition(TopicName("orders"), PartitionIndex(1))

@@ -39,9 +39,9 @@ from quorate.coordination.transactions.core.effects import (
     TransactionRecord,
 )
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction
+from quorate.coordination.transactions.core.transaction import Transaction
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 
 ID = TransactionalId("payments")
 P0 = TopicPartition(TopicName("orders"), PartitionIndex(0))

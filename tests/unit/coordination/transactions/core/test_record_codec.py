@@ -12,8 +12,8 @@ from quorate.coordination.transactions.core.record_codec import (
     encode_key,
     encode_value,
 )
-from quorate.coordination.transactions.core.transaction import TopicPartition, Transaction, TransactionState
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 
 ONGOING = Transaction(
     producer_id=ProducerId(7),

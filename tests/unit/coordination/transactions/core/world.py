@@ -19,9 +19,8 @@ from quorate.coordination.transactions.core.commands import (
     Result,
 )
 from quorate.coordination.transactions.core.effects import CompletionTimer, Markers, MarkersWritten, TimeoutTimer, Token
-from quorate.coordination.transactions.core.transaction import TopicPartition
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName
+from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from quorate.records.control import EPOCH_PER_TRANSACTION
 from tests.unit.coordination.transactions.core.conversation import ID, Conversation
 
