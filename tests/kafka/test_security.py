@@ -96,7 +96,7 @@ def test_a_broker_whose_certificate_names_another_host_is_refused(kafka: Secured
     checked = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca))
     assert isinstance(failure(open_client, by_name, checked), AuthenticationFailed)
     unchecked = SecurityConfig(
-        protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca), check_hostname=False
+        protocol=SecurityProtocol.SSL, ca_location=str(kafka.certificates.ca), verify_hostname=False
     )
     assert open_client(by_name, security=unchecked).cluster.metadata([]).brokers
 

@@ -13,34 +13,9 @@ from quorate.backup.objects.storage_url import StorageLocation, parse_url
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.retention.maintenance_policy import MaintenancePolicy
 from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.client.config import SecurityConfig
 
 _SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.
-_SECRETS = frozenset({"password", "key_password"})
-
-
-class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
-    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    username: str | None = None
-    password: str | None = None
-    ca_location: str | None = None
-    certificate_location: str | None = None
-    key_location: str | None = None
-    key_password: str | None = None
-    verify_hostname: bool = True
-
-    @property
-    def uses_tls(self) -> bool:
-        return self.protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def uses_sasl(self) -> bool:
-        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-
-    def __repr__(self) -> str:
-        shown = {field: getattr(self, field) for field in self.__struct_fields__}
-        hidden = {field: "***" for field in _SECRETS if shown[field] is not None}
-        return f"SecurityConfig({', '.join(f'{key}={value!r}' for key, value in (shown | hidden).items())})"
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +95,7 @@ def check_backup_id(backup_id: str) -> None:
 
 
 def _problems(config: BackupConfig) -> list[tuple[str, str]]:
-    source, backup, security = config.source, config.backup, config.source.security
+    source, backup = config.source, config.backup
     found: list[tuple[str, str]] = []
     if not is_safe_segment(config.backup_id):
         found.append(("backup_id", f"{config.backup_id!r} may hold only letters, digits, '.', '_' and '-'"))
@@ -146,7 +121,7 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
         for key in ("keep_minutes", "keep_hourly", "keep_daily")
         if getattr(config.maintenance, key) < 0
     ]
-    return found + _security_problems(security)
+    return found + [(f"source.security.{key}", problem) for key, problem in source.security.problems()]
 
 
 def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:
@@ -162,27 +137,6 @@ def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:
         "maintenance.compact_below_bytes": config.maintenance.compact_below_bytes,
     }
     return [(key, value) for key, value in numbers.items() if value is not None]
-
-
-def _security_problems(security: SecurityConfig) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    if security.uses_sasl:
-        found += [
-            (f"source.security.{key}", f"is needed with protocol {security.protocol}")
-            for key in ("sasl_mechanism", "username", "password")
-            if getattr(security, key) is None
-        ]
-    elif security.sasl_mechanism is not None:
-        found.append(("source.security.sasl_mechanism", f"means nothing with protocol {security.protocol}"))
-    if not security.uses_tls:
-        found += [
-            (f"source.security.{key}", f"means nothing with protocol {security.protocol}")
-            for key in ("ca_location", "certificate_location", "key_location")
-            if getattr(security, key) is not None
-        ]
-    if (security.certificate_location is None) != (security.key_location is None):
-        found.append(("source.security", "needs certificate_location and key_location together"))
-    return found
 
 
 def _is_address(server: str) -> bool:

@@ -3,7 +3,7 @@
 The object pickles, so that it can travel to where the client is opened; files that it names are read there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -50,24 +50,21 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     key_location: str | None = None
     key_password: str | None = None
     #: Whether the broker's certificate must name the host that was connected to.
-    check_hostname: bool = True
+    verify_hostname: bool = True
 
-    def __post_init__(self) -> None:
-        if self.protocol.uses_sasl:
-            missing = [key for key in ("sasl_mechanism", "username", "password") if getattr(self, key) is None]
-            if missing:
-                raise QuorateError(f"security: protocol {self.protocol} needs {' and '.join(missing)}")
-        elif self.sasl_mechanism is not None:
-            raise QuorateError(
-                f"security: sasl_mechanism {self.sasl_mechanism} needs protocol SASL_PLAINTEXT or SASL_SSL, "
-                f"not {self.protocol}"
-            )
-        tls_keys = ("ca_location", "certificate_location", "key_location", "key_password")
-        used = [key for key in tls_keys if getattr(self, key) is not None]
-        if used and not self.protocol.uses_tls:
-            raise QuorateError(f"security: {used[0]} needs protocol SSL or SASL_SSL, not {self.protocol}")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What cannot be meant: the key, and what is wrong with it."""
+        sasl, tls = self.protocol.uses_sasl, self.protocol.uses_tls
+        for key in ("sasl_mechanism", "username", "password"):
+            if sasl and getattr(self, key) is None:
+                yield key, f"is needed with protocol {self.protocol}"
+        if not sasl and self.sasl_mechanism is not None:
+            yield "sasl_mechanism", f"means nothing with protocol {self.protocol}"
+        for key in ("ca_location", "certificate_location", "key_location", "key_password"):
+            if not tls and getattr(self, key) is not None:
+                yield key, f"means nothing with protocol {self.protocol}"
         if self.key_location is not None and self.certificate_location is None:
-            raise QuorateError("security: key_location needs certificate_location")
+            yield "key_location", "needs certificate_location"
 
     def __repr__(self) -> str:
         shown = (
@@ -100,6 +97,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise QuorateError("bootstrap_servers must name at least one host:port")
         for server in self.bootstrap_servers:
             parse_address(server)
+        for key, problem in self.security.problems():
+            raise QuorateError(f"security: {key} {problem}")
         for key in _POSITIVE:
             if getattr(self, key) <= 0:
                 raise QuorateError(f"{key} must be more than 0, not {getattr(self, key)}")

@@ -11,7 +11,7 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext | None:
     if not security.protocol.uses_tls:
         return None
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.check_hostname = security.check_hostname
+    context.check_hostname = security.verify_hostname
     if security.ca_location is not None:
         # Only these: with a private authority, a public one that vouches for the same name is not meant.
         context = _only_trusting(security)
@@ -29,7 +29,7 @@ def tls_context(security: SecurityConfig) -> ssl.SSLContext | None:
 def _only_trusting(security: SecurityConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = security.check_hostname
+    context.check_hostname = security.verify_hostname
     try:
         context.load_verify_locations(cafile=security.ca_location)
     except (OSError, ssl.SSLError) as error:

@@ -65,7 +65,7 @@ def test_every_key_of_a_full_file_is_read() -> None:
     assert config.source.bootstrap_servers == ("broker-1:9092", "[::1]:9092")
     assert config.source.topics.exclude == ("*-tmp",)
     assert config.source.security.password == "p: [x]"
-    assert (config.source.security.uses_tls, config.source.security.uses_sasl) == (True, True)
+    assert (config.source.security.protocol.uses_tls, config.source.security.protocol.uses_sasl) == (True, True)
     assert (config.backup.mode, config.codec) == (Mode.INCREMENTAL, FrameCodec.LZ4)
     assert config.run_settings.include == ["orders-*", "payments"]
     assert config.spark.conf == {"spark.ui.enabled": "false"}
@@ -116,7 +116,7 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest_known_one(wrong: str,
         (("username: u, ", ""), "source.security.username is needed with protocol SASL_SSL"),
         (("SASL_SSL", "PLAINTEXT"), "source.security.sasl_mechanism means nothing with protocol PLAINTEXT"),
         (("SASL_SSL", "SASL_PLAINTEXT"), "source.security.ca_location means nothing with protocol SASL_PLAINTEXT"),
-        (("ca_location", "key_location"), "source.security needs certificate_location and key_location together"),
+        (("ca_location", "key_location"), "source.security.key_location needs certificate_location"),
         (("SCRAM-SHA-512", "GSSAPI"), "source.security.sasl_mechanism: 'GSSAPI' is not one of"),
     ],
 )

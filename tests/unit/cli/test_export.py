@@ -76,6 +76,6 @@ def test_config_gives_the_source_with_its_security(tmp_path: Path, monkeypatch: 
     assert (backup.location.url, backup.location.endpoint) == ("s3://bucket/prefix/nightly", "http://minio:9000")
     assert isinstance(live.source, ClientConfig)
     assert live.source.bootstrap_servers == ("a:1", "b:2")
-    assert (live.source.security.password, live.source.security.check_hostname) == ("p", False)
+    assert (live.source.security.password, live.source.security.verify_hostname) == ("p", False)
     assert live.topics.selects("orders-1")
     assert not live.topics.selects("orders-tmp")

@@ -6,11 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from quorate.backup.config import SecurityConfig, SparkConfig, StorageConfig, check_backup_id
+from quorate.backup.config import SparkConfig, StorageConfig, check_backup_id
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.objects.storage_url import StorageLocation, parse_url
 from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.client.config import SecurityConfig
 
 
 class TargetConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -176,19 +176,14 @@ class _Captured(NamedTuple):
 def client_config(config: BackupConfig) -> ClientConfig:
     """How the tasks reach the cluster."""
     source = config.source
-    security = msgspec.to_builtins(source.security)
-    security["check_hostname"] = security.pop("verify_hostname")
-    return msgspec.convert(
-        {
-            "bootstrap_servers": list(source.bootstrap_servers),
-            "client_id": "quorate-backup",
-            "security": security,
-            "rack": source.rack,
-            "metadata_refresh_interval_ms": source.metadata_refresh_interval_ms,
-            "request_timeout_ms": source.request_timeout_ms,
-            "retry_timeout_ms": config.backup.deadline_ms,
-        },
-        ClientConfig,
+    return ClientConfig(
+        bootstrap_servers=source.bootstrap_servers,
+        client_id="quorate-backup",
+        security=source.security,
+        rack=source.rack,
+        metadata_refresh_interval_ms=source.metadata_refresh_interval_ms,
+        request_timeout_ms=source.request_timeout_ms,
+        retry_timeout_ms=config.backup.deadline_ms,
     )
 
 

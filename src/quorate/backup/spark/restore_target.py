@@ -3,15 +3,13 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from quorate.backup.restore.checks import ExistingTopic, existing_topic_refusal
 from quorate.backup.restore.config import RestoreConfig, RestoreSection
 from quorate.backup.restore.plan import RestorePlan, TargetTopic
 from quorate.backup.restore.retention import broker_defaults
 from quorate.backup.restore.topic_configs import change_when_restored, configs_while_restoring
 from quorate.backup.restore.topics import SelectedTopic
-from quorate.client.config import ClientConfig, parse_client_config
+from quorate.client.config import ClientConfig
 from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.topics import BROKER_DEFAULT, NewTopic
@@ -30,17 +28,13 @@ _DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Apache Kafka's, where a broker does no
 def target_client_config(config: RestoreConfig) -> ClientConfig:
     """How driver and tasks reach the target."""
     target = config.target
-    security = msgspec.to_builtins(target.security)
-    security["check_hostname"] = security.pop("verify_hostname")
-    return parse_client_config(
-        {
-            "bootstrap_servers": list(target.bootstrap_servers),
-            "client_id": "quorate-restore",
-            "security": security,
-            "metadata_refresh_interval_ms": target.metadata_refresh_interval_ms,
-            "request_timeout_ms": target.request_timeout_ms,
-            "retry_timeout_ms": config.restore.deadline_ms,
-        }
+    return ClientConfig(
+        bootstrap_servers=target.bootstrap_servers,
+        client_id="quorate-restore",
+        security=target.security,
+        metadata_refresh_interval_ms=target.metadata_refresh_interval_ms,
+        request_timeout_ms=target.request_timeout_ms,
+        retry_timeout_ms=config.restore.deadline_ms,
     )
 
 

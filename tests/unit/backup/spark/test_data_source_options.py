@@ -18,7 +18,7 @@ def test_live_cluster_with_its_security() -> None:
     assert isinstance(source, ClientConfig)
     assert source.bootstrap_servers == ("a:1", "b:2")
     assert source.security.protocol is SecurityProtocol.SASL_SSL
-    assert not source.security.check_hostname
+    assert not source.security.verify_hostname
 
 
 def test_backup_at_a_point_in_time() -> None:

@@ -36,7 +36,7 @@ _SECURITY: Final = {
     "certificate_location": "certificate_location",
     "key_location": "key_location",
     "key_password": "key_password",
-    "verify_hostname": "check_hostname",
+    "verify_hostname": "verify_hostname",
 }
 _CLIENT: Final = ("bootstrap_servers", "rack", "request_timeout_ms", "retry_timeout_ms")
 _STREAM: Final = ("fail_on_data_loss", "max_records_per_trigger")
@@ -154,7 +154,7 @@ def _backup_source(options: Mapping[str, str]) -> BackupSource:
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
     security: dict[str, Any] = {key: options[name] for name, key in _SECURITY.items() if name in options}
     if "verify_hostname" in options:
-        security["check_hostname"] = _flag(options, "verify_hostname", default=True)
+        security["verify_hostname"] = _flag(options, "verify_hostname", default=True)
     raw: dict[str, Any] = {name: options[name] for name in ("bootstrap_servers", "rack") if name in options}
     for name in ("request_timeout_ms", "retry_timeout_ms"):
         value = _number(options, name, 1)
