@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection
 from quorate.client.errors import Disconnected
 from quorate.client.node_conditions import NodeCondition, ask_conditions
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NodeId
 from quorate.protocol.errors import ProtocolError

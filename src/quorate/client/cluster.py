@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from quorate.client.address import Address
 from quorate.client.answers import error_code
 from quorate.client.backoff import Backoff, Retries, is_hopeless
 from quorate.client.clock import MonotonicClock, SystemClock
@@ -36,6 +35,7 @@ from quorate.client.routing import (
     TopicsWanted,
     Unroutable,
 )
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NodeId, TopicName, TopicPartition
 from quorate.protocol.errors import ProtocolError

@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker, ClusterMetadata
 from quorate.client.errors import UnsupportedApi
 from quorate.client.leader_calls import by_topic
 from quorate.client.routing import Route
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import error_code
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from quorate.client.address import Address, parse_address
+from quorate.kernel.address import Address, parse_remote_address
 from quorate.kernel.choices import check_choices
 from quorate.kernel.errors import QuorateError
 
@@ -96,7 +96,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if not self.bootstrap_servers:
             raise QuorateError("bootstrap_servers must name at least one host:port")
         for server in self.bootstrap_servers:
-            parse_address(server)
+            parse_remote_address(server)
         for key, problem in self.security.problems():
             raise QuorateError(f"security: {key} {problem}")
         for key in _POSITIVE:
@@ -106,7 +106,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise QuorateError("retry_backoff_max_ms must not be less than retry_backoff_ms")
 
     def bootstrap_addresses(self) -> list[Address]:
-        return [parse_address(server) for server in self.bootstrap_servers]
+        return [parse_remote_address(server) for server in self.bootstrap_servers]
 
 
 _POSITIVE = (

@@ -10,12 +10,12 @@ import threading
 from collections import deque
 from typing import Final, Generic, TypeVar, cast
 
-from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock
 from quorate.client.errors import ConnectionLost, RequestTimedOut
 from quorate.client.receive_buffers import ReceiveBuffers
 from quorate.client.stream import DeadlinePassed, Stream
 from quorate.client.versions import BrokerVersions, before_negotiation
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.protocol.apis import find_api
 from quorate.protocol.codec import decode_part

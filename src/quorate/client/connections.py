@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable
 
-from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock
 from quorate.client.connection import Connection
 from quorate.client.errors import ConnectionLost
+from quorate.kernel.address import Address
 
 
 class _Lane:

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from quorate.client.address import Address
 from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker
 from quorate.client.connection import Connection
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import GroupId, NodeId
 from quorate.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -4,7 +4,7 @@
 is told to the caller at once.
 """
 
-from quorate.client.address import Address
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 

@@ -4,7 +4,6 @@ import ssl
 from typing import Final
 
 from quorate import __version__
-from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock
 from quorate.client.config import ClientConfig
 from quorate.client.connection import Connection
@@ -14,6 +13,7 @@ from quorate.client.sasl import authenticate
 from quorate.client.stream import open_stream
 from quorate.client.tls import tls_context
 from quorate.client.versions import API_VERSIONS_ATTEMPTS, read_versions
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.codec import decode
 from quorate.protocol.errors import ProtocolError

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker
 from quorate.client.routing import LeaderHinted, PartitionRefused
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicPartition
 

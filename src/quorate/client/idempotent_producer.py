@@ -14,7 +14,6 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import check, error_code
 from quorate.client.backoff import Retries, is_hopeless
 from quorate.client.cluster import Cluster
@@ -23,6 +22,7 @@ from quorate.client.errors import Disconnected, PartitionUnavailable, TopicRepla
 from quorate.client.hints import refusal_event
 from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable
 from quorate.client.waiting import first_to_come
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import (
     NO_TOPIC_ID,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import check
 from quorate.client.brokers import ask_other_than
 from quorate.client.cluster import Cluster
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term
 from quorate.kernel.topic_names import CLUSTER_METADATA

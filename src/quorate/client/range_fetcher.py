@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
 from quorate.client.connection import Connection, PendingResponse
@@ -24,6 +23,7 @@ from quorate.client.isolation import IsolationLevel
 from quorate.client.log_checks import find_bounds, find_local_log_start, find_truncated
 from quorate.client.routing import PartitionRefused, ReadReplicaFailed, ReadReplicaPreferred, Route, Unroutable
 from quorate.client.waiting import first_ready
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, NodeId, Offset
 from quorate.protocol.errors import ProtocolError

@@ -14,9 +14,9 @@ from typing import Final, assert_never
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,

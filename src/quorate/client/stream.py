@@ -12,9 +12,9 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock
 from quorate.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
+from quorate.kernel.address import Address
 from quorate.kernel.buffers import Buffer
 
 # The kernel's IOV_MAX is 1024: a request with more buffers goes out in several writes.

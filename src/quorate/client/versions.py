@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from quorate.client.address import Address
 from quorate.client.errors import UnsupportedApi
+from quorate.kernel.address import Address
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.messages.api_versions import ApiVersionsResponse
 from quorate.protocol.schema import Request

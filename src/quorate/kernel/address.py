@@ -1,8 +1,12 @@
 """A host and a port, and their one textual form."""
 
+from typing import Final
+
 import msgspec
 
 from quorate.kernel.errors import QuorateError
+
+_MAX_PORT: Final = 65535
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -14,12 +18,27 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed."""
+    """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed.
+
+    Also what one can listen at and not connect to: without a host that is everywhere, at port 0 it is a free port.
+    """
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise QuorateError(f"{text!r} is not an address of the form host:port")
-    if not separator or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise QuorateError(f"{text!r} is not an address of the form host:port")
+        raise _not_an_address(text)
+    if not separator or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > _MAX_PORT:
+        raise _not_an_address(text)
     return Address(host, int(port))
+
+
+def parse_remote_address(text: str) -> Address:
+    """An address to connect to: it has a host and a port. Spaces around it, as in lists with commas, are dropped."""
+    address = parse_address(text.strip())
+    if not address.host or not address.port:
+        raise _not_an_address(text)
+    return address
+
+
+def _not_an_address(text: str) -> QuorateError:
+    return QuorateError(f"{text!r} is not an address of the form host:port")

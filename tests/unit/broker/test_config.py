@@ -4,7 +4,7 @@ import pytest
 
 from quorate.broker.config import parse_node_config
 from quorate.broker.log_settings import LogFormat, LogLevel, LogSettings
-from quorate.kernel.address import Address, parse_address
+from quorate.kernel.address import Address
 from quorate.kernel.durability import Durability
 from quorate.kernel.errors import QuorateError
 
@@ -64,22 +64,3 @@ def test_the_log_has_a_table_of_its_own() -> None:
 def test_a_mistake_is_named(text: str, complaint: str) -> None:
     with pytest.raises(QuorateError, match=complaint):
         parse_node_config(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("localhost:1", Address("localhost", 1)),
-        ("[::1]:65535", Address("::1", 65535)),
-        (":9092", Address("", 9092)),
-    ],
-)
-def test_an_address_reads_back_as_written(text: str, address: Address) -> None:
-    assert parse_address(text) == address
-    assert str(address) == text
-
-
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:65536", "host:1:1", "::1:9092", "host:-1"])
-def test_a_text_that_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(QuorateError, match="host:port"):
-        parse_address(text)

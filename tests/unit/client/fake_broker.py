@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from quorate.client.address import Address
+from quorate.kernel.address import Address
 from quorate.protocol.apis import APIS, find_api
 from quorate.protocol.codec import decode
 from quorate.protocol.frames import RequestHeader, decode_request_header, encode_response

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.client.address import Address, parse_address
 from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, SecurityProtocol, parse_client_config
+from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 
 SASL = {"protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": "p"}
@@ -71,14 +71,3 @@ def test_defaults_are_safe() -> None:
     config = ClientConfig(bootstrap_servers=("a:1",))
     assert config.metadata_refresh_interval_ms == 30_000
     assert config.security == SecurityConfig(protocol=SecurityProtocol.PLAINTEXT, verify_hostname=True)
-
-
-@pytest.mark.parametrize("text", ["", ":1", "a:", "a:0", "a:65536", "a:x", "::1:9092", "a:²"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(QuorateError):
-        parse_address(text)
-
-
-@pytest.mark.parametrize("text", ["a:1", "[::1]:9092", "10.0.0.1:65535"])
-def test_an_address_reads_as_it_was_written(text: str) -> None:
-    assert str(parse_address(text)) == text

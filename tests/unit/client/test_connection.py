@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from quorate.client.address import Address
 from quorate.client.clock import MonotonicClock, SystemClock
 from quorate.client.config import ClientConfig
 from quorate.client.connection import Connection
 from quorate.client.errors import BrokerUnreachable, ConnectionLost, Disconnected, RequestTimedOut, UnsupportedApi
 from quorate.client.handshake import Connector
 from quorate.client.receive_buffers import ReceiveBuffers
+from quorate.kernel.address import Address
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import RequestHeader, encode_response, encode_unsupported_api_versions

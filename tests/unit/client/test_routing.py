@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from quorate.client.address import Address
 from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.routing import (
@@ -26,6 +25,7 @@ from quorate.client.routing import (
     TopicsWanted,
     Unroutable,
 )
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 

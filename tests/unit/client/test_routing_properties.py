@@ -6,7 +6,6 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.address import Address
 from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.routing import (
@@ -21,6 +20,7 @@ from quorate.client.routing import (
     RoutingEvent,
     TopicsWanted,
 )
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 

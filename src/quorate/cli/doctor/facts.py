@@ -5,9 +5,9 @@ from enum import StrEnum
 
 import msgspec
 
-from quorate.client.address import Address
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata
 from quorate.client.node_conditions import NodeCondition
+from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId, TopicPartition
 
