@@ -15,7 +15,7 @@ from quorate.backup.spark.restore_run import RestoreReport, RestoreRun
 from quorate.backup.spark.restore_target import target_client_config
 from quorate.backup.spark.spark_driver import SparkDriver
 from quorate.client.config import ClientConfig
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from quorate.records.record import Record, iterate_records

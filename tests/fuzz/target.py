@@ -8,9 +8,9 @@ from uuid import UUID
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TopicName
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

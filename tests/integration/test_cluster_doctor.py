@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from quorate.cli import app
 from quorate.cli.doctor.facts import LeaderClaim
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually

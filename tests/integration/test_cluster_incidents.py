@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from quorate.client.config import ClientConfig
-from quorate.client.fetched import FetchedBatches, FetchRange
+from quorate.client.fetch.batches import FetchedBatches, FetchRange
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.routing import PartitionLeaderRouter, Route, Unroutable
 from quorate.kernel.errors import ErrorCode, KafkaError

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster_metadata import TopicMetadata
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TopicName
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quorate.cli.cluster.options import open_client
-from quorate.client.topics import NewTopic
+from quorate.client.admin.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port

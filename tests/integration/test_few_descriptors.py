@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from quorate.cli.cluster.options import open_client
-from quorate.client.topics import NewTopic
+from quorate.client.admin.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from quorate.client.admin.quorum import QuorumDescription
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.quorum import QuorumDescription
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, TopicName
 from tests.eventually import eventually

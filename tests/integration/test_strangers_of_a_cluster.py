@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term, TopicName
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, TimeoutNow, VoteRequest, encode_message
 from quorate.transport.peers.frames import FrameKind, encode_frame

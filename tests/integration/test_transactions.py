@@ -9,9 +9,9 @@ from itertools import cycle
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tests.eventually import eventually

@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from quorate.client.admin.configs import ConfigResource, ConfigSource, ResourceType
+from quorate.client.admin.groups import CommittedOffset
+from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster_metadata import Broker
-from quorate.client.configs import ConfigResource, ConfigSource, ResourceType
-from quorate.client.group_offsets import CommittedOffset
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from tests.eventually import eventually

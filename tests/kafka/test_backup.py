@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from quorate.backup.manifests.manifest import GapReason
 from quorate.backup.spark.run_report import RunReport
 from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
 from tests.backup_commands import SMALL_RANGES, Backups, consume, produce

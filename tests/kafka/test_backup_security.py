@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.backup_commands import Backups, Finished, consume, produce, run_quorate
 from tests.kafka.secured_kafka import PASSWORD, USERNAME, SecuredKafka

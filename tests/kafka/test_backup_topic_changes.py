@@ -7,8 +7,8 @@ import pytest
 
 from quorate.backup.manifests.manifest import GapReason, TopicEntry
 from quorate.backup.spark.run_report import RunReport
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import SMALL_RANGES, Backups, consume, produce

@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 from quorate.cli import app
 from quorate.cli.doctor.facts import Attempt, LeaderClaim, Trial
 from quorate.cli.doctor.probes import try_claims
+from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.eventually import eventually

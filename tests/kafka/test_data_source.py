@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.backup_commands import BACKUP_ID, Backups, produce
 from tests.eventually import eventually

@@ -7,11 +7,10 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Producer
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.errors import LogEndsEarly, OffsetOutOfRange, TopicReplaced
-from quorate.client.fetched import AbortedTransaction, FetchedBatches, FetchRange, RangeFailed
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import AbortedTransaction, FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.records.record import Record, iterate_records

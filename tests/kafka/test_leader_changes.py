@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.errors import LogTruncated
-from quorate.client.fetched import FetchedBatches, FetchRange
+from quorate.client.fetch.batches import FetchedBatches, FetchRange
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
 from quorate.records.builder import build_batch
 from quorate.records.detached import DetachedBatch, detach

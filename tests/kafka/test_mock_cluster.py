@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from quorate.client.admin.groups import CommittedOffset
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.group_offsets import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.records.attributes import Compression

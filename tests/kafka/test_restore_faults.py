@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import Backups
 from tests.eventually import eventually

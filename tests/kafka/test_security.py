@@ -2,9 +2,9 @@
 
 import pytest
 
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import SaslMechanism, SecurityConfig, SecurityProtocol
 from quorate.client.errors import AuthenticationFailed, NoBrokerAnswered
-from quorate.client.topics import NewTopic
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName
 from tests.kafka.conftest import OpenClient

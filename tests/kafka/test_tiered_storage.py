@@ -13,12 +13,12 @@ from confluent_kafka import Producer
 from quorate.backup.spark.backup_inventory import take_inventory
 from quorate.backup.spark.run_report import RunReport
 from quorate.backup.spark.verification import verify_on_spark
+from quorate.client.admin.configs import ConfigResource, ResourceType
+from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
-from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.fetch_cursor import FetchCursor
+from quorate.client.fetch.cursor import FetchCursor
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import NewTopic
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, RecordValue, produce
 from tests.eventually import eventually

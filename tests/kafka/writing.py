@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
 
-from quorate.client.fetched import FetchedBatches
+from quorate.client.fetch.batches import FetchedBatches
 from quorate.records.record import Record, iterate_records
 
 

@@ -36,7 +36,7 @@ def create(  # noqa: PLR0917 - typer calls it by name
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Create topics."""
-    from quorate.client.topics import BROKER_DEFAULT, NewTopic
+    from quorate.client.admin.topics import BROKER_DEFAULT, NewTopic
 
     configs = parse_configs(config)
     new = [

@@ -12,16 +12,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from quorate.client.answers import error_code
-from quorate.client.backoff import Backoff, Retries, is_hopeless
-from quorate.client.clock import MonotonicClock, SystemClock
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
 from quorate.client.config import ClientConfig
-from quorate.client.connection import Connection
-from quorate.client.connections import Connections
-from quorate.client.errors import AuthenticationFailed, Disconnected, NoBrokerAnswered
-from quorate.client.handshake import Connector
-from quorate.client.receive_buffers import ReceiveBuffers
+from quorate.client.connections.connection import Connection, ReceiveBuffers
+from quorate.client.connections.pool import Connections, Connector
+from quorate.client.errors import AuthenticationFailed, Disconnected, NoBrokerAnswered, error_code
+from quorate.client.retries import Backoff, MonotonicClock, Retries, SystemClock, is_hopeless
 from quorate.client.routing import (
     AddressForgotten,
     BrokerLost,

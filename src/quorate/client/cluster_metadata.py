@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from quorate.client.answers import error_code
+from quorate.client.errors import error_code
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName

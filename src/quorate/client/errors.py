@@ -1,7 +1,7 @@
 """What can go wrong between this client and a cluster, each in one sentence that names the address or partition.
 
 ``Disconnected`` and the codes that the kernel's table calls retriable are tried again until a deadline; everything else
-is told to the caller at once.
+is told to the caller at once. ``error_code`` and ``check`` turn the numbers in answers into these.
 """
 
 from quorate.kernel.address import Address
@@ -135,3 +135,18 @@ class TopicReplaced(QuorateError):
         self.partition = partition
         self.expected_id = expected_id
         self.found_id = found_id
+
+
+def error_code(number: int) -> ErrorCode:
+    """A code that is newer than this client counts as unknown, rather than as a broken answer."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def check(number: int, what: str, message: str | None = None) -> None:
+    """Raise unless the code says that it went well. ``what`` completes "cannot …"."""
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code, f"cannot {what}: {message or code.name}")

@@ -14,14 +14,11 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.client.answers import check, error_code
-from quorate.client.backoff import Retries, is_hopeless
 from quorate.client.cluster import Cluster
-from quorate.client.connection import Connection, PendingResponse
-from quorate.client.errors import Disconnected, PartitionUnavailable, TopicReplaced
-from quorate.client.hints import refusal_event
-from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable
-from quorate.client.waiting import first_to_come
+from quorate.client.connections.connection import Connection, PendingResponse, first_to_come
+from quorate.client.errors import Disconnected, PartitionUnavailable, TopicReplaced, check, error_code
+from quorate.client.retries import Retries, is_hopeless
+from quorate.client.routing import LeaderHinted, PartitionRefused, Route, Unroutable, refusal_event
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import (

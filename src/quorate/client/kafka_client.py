@@ -5,23 +5,19 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from quorate.client.brokers import Brokers
-from quorate.client.clock import MonotonicClock
+from quorate.client.admin.brokers import Brokers, ClusterInfo
+from quorate.client.admin.configs import Configs
+from quorate.client.admin.groups import Groups
+from quorate.client.admin.quorum import Quorum
+from quorate.client.admin.topics import Producers, Reassignments, Topics
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_info import ClusterInfo
 from quorate.client.config import ClientConfig
-from quorate.client.configs import Configs
-from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
-from quorate.client.groups import Groups
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
+from quorate.client.fetch.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
+from quorate.client.fetch.single_fetch import FetchPosition, FetchResult, fetch_once
 from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdentity
-from quorate.client.isolation import IsolationLevel
 from quorate.client.offsets import Offsets
-from quorate.client.producers import Producers
-from quorate.client.quorum import Quorum
-from quorate.client.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
-from quorate.client.reassignments import Reassignments
-from quorate.client.single_fetch import FetchPosition, FetchResult, fetch_once
-from quorate.client.topics import Topics
+from quorate.client.retries import MonotonicClock
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
 

@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from quorate.client.backoff import is_hopeless
 from quorate.client.cluster import Cluster
-from quorate.client.connection import Connection, PendingResponse
+from quorate.client.connections.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, PartitionUnavailable
+from quorate.client.retries import is_hopeless
 from quorate.client.routing import PartitionRefused, Route, Unroutable
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition

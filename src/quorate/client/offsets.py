@@ -5,9 +5,9 @@ from typing import Final
 
 import msgspec
 
-from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
-from quorate.client.isolation import IsolationLevel
+from quorate.client.errors import error_code
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders, try_call_leaders
 from quorate.client.routing import Route
 from quorate.kernel.errors import QuorateError

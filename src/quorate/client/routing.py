@@ -1,4 +1,4 @@
-"""Who leads each partition, and where that broker listens. Pure: time arrives in events, effects are returned.
+"""Who leads each partition, and where that broker listens. Time arrives in events, effects are returned.
 
 A leader's address is looked up by node id in the newest broker list that the cluster itself gave, never in the list of
 bootstrap servers. An answer with an older leader epoch never replaces a newer one, one partition's change touches no
@@ -8,14 +8,14 @@ A refresh is due at the interval, and at once when an answer or a lost connectio
 refreshes are never closer than the backoff, so that a cluster in trouble is not flooded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.retries import Backoff
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
@@ -343,3 +343,34 @@ class PartitionLeaderRouter:
 
 def _is_another_topic(known: TopicId, found: TopicId) -> bool:
     return NO_TOPIC_ID not in (known, found) and known != found
+
+
+class CurrentLeader(Protocol):
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+class Endpoint(Protocol):
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def rack(self) -> str | None: ...
+
+
+def refusal_event(
+    now_ms: int, partition: TopicPartition, code: ErrorCode, leader: CurrentLeader, endpoints: Sequence[Endpoint]
+) -> LeaderHinted | PartitionRefused:
+    """What a refused partition tells the router: who leads instead (KIP-951), or only that it was refused."""
+    if leader.leader_id < 0:
+        return PartitionRefused(now_ms, partition, code)
+    brokers = tuple(
+        Broker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
+        for node in endpoints
+    )
+    return LeaderHinted(now_ms, partition, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch), brokers)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.backoff import JITTER, UNKNOWN_TOPIC_PATIENCE_MS, Backoff, Retries, is_hopeless
+from quorate.client.retries import JITTER, UNKNOWN_TOPIC_PATIENCE_MS, Backoff, Retries, is_hopeless
 from quorate.kernel.errors import ErrorCode
 
 BACKOFF = Backoff(initial_ms=100, max_ms=1_000)

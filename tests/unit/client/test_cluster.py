@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from quorate.client.admin.groups import CommittedOffset
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.errors import NoBrokerAnswered, PartitionUnavailable
-from quorate.client.group_offsets import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
 from quorate.client.offsets import ListedOffset
 from quorate.kernel.errors import ErrorCode, KafkaError

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from quorate.client.clock import MonotonicClock, SystemClock
 from quorate.client.config import ClientConfig
-from quorate.client.connection import Connection
+from quorate.client.connections.connection import Connection, ReceiveBuffers
+from quorate.client.connections.pool import Connector
 from quorate.client.errors import BrokerUnreachable, ConnectionLost, Disconnected, RequestTimedOut, UnsupportedApi
-from quorate.client.handshake import Connector
-from quorate.client.receive_buffers import ReceiveBuffers
+from quorate.client.retries import MonotonicClock, SystemClock
 from quorate.kernel.address import Address
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.errors import ProtocolError

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from quorate.client.errors import LogTruncated, OffsetOutOfRange, PartitionUnavailable, TopicReplaced
-from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName

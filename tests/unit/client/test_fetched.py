@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.fetched import FetchedBatch, check_batches, cut_to_range, slice_data, walk_batches
+from quorate.client.fetch.batches import FetchedBatch, check_batches, cut_to_range, slice_data, walk_batches
 from quorate.kernel.ids import Offset
 from quorate.records.errors import CorruptBatch
 from tests.unit.client.batches import batch, log

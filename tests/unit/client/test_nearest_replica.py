@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.client.fetch_cursor import AVOID_REPLICAS_MS
+from quorate.client.fetch.cursor import AVOID_REPLICAS_MS
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.frames import RequestHeader
 from quorate.protocol.messages.fetch import (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.receive_buffers import MIN_BUFFER_BYTES, ReceiveBuffers
+from quorate.client.connections.connection import MIN_BUFFER_BYTES, ReceiveBuffers
 
 
 def test_a_buffer_that_was_given_back_is_used_again() -> None:

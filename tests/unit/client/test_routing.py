@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.retries import Backoff
 from quorate.client.routing import (
     READ_REPLICA_LEASE_MS,
     STALE_LEADER_CODES,

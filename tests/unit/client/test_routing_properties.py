@@ -6,8 +6,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.backoff import Backoff
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.retries import Backoff
 from quorate.client.routing import (
     BrokerLost,
     LeaderHinted,

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from quorate.client.config import ClientConfig
+from quorate.client.fetch.single_fetch import DivergingEpoch, FetchPosition
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.single_fetch import DivergingEpoch, FetchPosition
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, RangeFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName

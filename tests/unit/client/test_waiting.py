@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.client.clock import SystemClock
 from quorate.client.config import ClientConfig
-from quorate.client.connection import Connection, PendingResponse
+from quorate.client.connections.connection import Connection, PendingResponse, ReceiveBuffers, first_ready
+from quorate.client.connections.pool import Connector
 from quorate.client.errors import RequestTimedOut
-from quorate.client.handshake import Connector
-from quorate.client.receive_buffers import ReceiveBuffers
-from quorate.client.waiting import first_ready
+from quorate.client.retries import SystemClock
 from quorate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.unit.client.fake_broker import SILENCE, FakeCluster
 

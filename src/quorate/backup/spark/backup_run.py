@@ -27,7 +27,7 @@ from quorate.backup.spark.run_report import RunReport, run_report
 from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
 from quorate.backup.spark.truncation_check import copied_in_parts, truncated_meanwhile
 from quorate.client.config import ClientConfig
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 
 # The ends of the logs and the offsets of groups are asked for by the driver; a user waits for the answer.

@@ -14,7 +14,7 @@ from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, EpochEnd, 
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.client import offsets
 from quorate.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName, TopicPartition

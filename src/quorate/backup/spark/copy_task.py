@@ -26,8 +26,7 @@ from quorate.backup.spark.task_progress import Report, ignore
 from quorate.backup.spark.task_runner import Outcome
 from quorate.backup.spark.unreadable import find_sound_offset
 from quorate.client.config import ClientConfig
-from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, TopicPartition

@@ -10,7 +10,7 @@ from quorate.backup.segments.batch_summary import BatchSummary, iterate_summarie
 from quorate.backup.segments.offset_ranges import OffsetRange, Placement
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.client.errors import OffsetOutOfRange
-from quorate.client.fetched import FetchedBatch, FetchedBatches, FetchRange, RangeFailed
+from quorate.client.fetch.batches import FetchedBatch, FetchedBatches, FetchRange, RangeFailed
 from quorate.kernel.ids import NO_TOPIC_ID, Offset, TopicPartition
 
 

@@ -8,7 +8,7 @@ from quorate.backup.restore.checks import group_refusals
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreLedger
 from quorate.backup.restore.offset_map import TranslatedGroup, translate_group
 from quorate.backup.restore.plan import RestorePlan
-from quorate.client.group_offsets import CommittedOffset
+from quorate.client.admin.groups import CommittedOffset
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName, TopicPartition

@@ -9,10 +9,10 @@ from quorate.backup.restore.plan import RestorePlan, TargetTopic
 from quorate.backup.restore.retention import broker_defaults
 from quorate.backup.restore.topic_configs import change_when_restored, configs_while_restoring
 from quorate.backup.restore.topics import SelectedTopic
+from quorate.client.admin.configs import ConfigResource, ResourceType
+from quorate.client.admin.topics import BROKER_DEFAULT, NewTopic
 from quorate.client.config import ClientConfig
-from quorate.client.configs import ConfigResource, ResourceType
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.topics import BROKER_DEFAULT, NewTopic
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import PartitionIndex, ProducerId, TopicId, TopicName, TopicPartition
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID

@@ -13,10 +13,9 @@ from quorate.metadata.core.image_parts import without
 from quorate.replication.core.min_isr import effective_min_isr
 
 if TYPE_CHECKING:
-    from quorate.client.brokers import BrokerList
+    from quorate.client.admin.brokers import BrokerList, NodeCondition
+    from quorate.client.admin.quorum import QuorumDescription
     from quorate.client.kafka_client import KafkaClient
-    from quorate.client.node_conditions import NodeCondition
-    from quorate.client.quorum import QuorumDescription
 
 _MIN_ISR = "min.insync.replicas"
 

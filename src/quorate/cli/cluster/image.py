@@ -8,10 +8,10 @@ from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.records import AnyRecord, BrokerRegistered, PartitionChanged, TopicCreated
 
 if TYPE_CHECKING:
-    from quorate.client.brokers import BrokerList
+    from quorate.client.admin.brokers import BrokerList
+    from quorate.client.admin.topics import OngoingReassignment
     from quorate.client.cluster_metadata import TopicMetadata
     from quorate.client.kafka_client import KafkaClient
-    from quorate.client.reassignments import OngoingReassignment
     from quorate.kernel.ids import TopicPartition
 
 #: A cluster in which something begins or ends to move all the time is described as it is.

@@ -6,12 +6,11 @@ from concurrent.futures import Executor
 import msgspec
 
 from quorate.cli.doctor.facts import NodeAnswers, QuorumClaim, Silence
-from quorate.client.answers import check
+from quorate.client.admin.brokers import NodeCondition, ask_conditions
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
-from quorate.client.connection import Connection
-from quorate.client.errors import NoBrokerAnswered, UnsupportedApi
-from quorate.client.node_conditions import NodeCondition, ask_conditions
+from quorate.client.connections.connection import Connection
+from quorate.client.errors import NoBrokerAnswered, UnsupportedApi, check
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NO_NODE, NodeId, Term

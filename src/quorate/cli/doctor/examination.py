@@ -14,8 +14,8 @@ from quorate.cli.doctor.diagnosis import diagnose, information, lasting
 from quorate.cli.doctor.facts import FoundCoordinator, Look, NodeAnswers, Silence, Trial
 from quorate.cli.doctor.probes import Claims, find_coordinators, groups_by_partition, try_claims
 from quorate.cli.doctor.report import Report
+from quorate.client.admin.configs import Configs
 from quorate.client.cluster import Cluster
-from quorate.client.configs import Configs
 from quorate.kernel.errors import QuorateError
 
 _LOOK_INTERVAL_S: Final = 0.5

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from quorate.client.admin.brokers import NodeCondition
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata
-from quorate.client.node_conditions import NodeCondition
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId, TopicPartition

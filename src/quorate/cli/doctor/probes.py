@@ -10,8 +10,8 @@ from itertools import count, groupby
 from typing import Final
 
 from quorate.cli.doctor.facts import Attempt, FoundCoordinator, LeaderClaim, Trial
-from quorate.client.answers import error_code
-from quorate.client.connection import Connection
+from quorate.client.connections.connection import Connection
+from quorate.client.errors import error_code
 from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (

@@ -7,7 +7,7 @@ import pytest
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.spark.cluster_capture import capture_cluster
 from quorate.client.config import ClientConfig
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.frames import RequestHeader

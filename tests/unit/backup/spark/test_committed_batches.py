@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.backup.spark.data_source.transactions import AbortedInAnswer, BackupBatch, CommittedBatches
-from quorate.client.fetched import AbortedTransaction
+from quorate.client.fetch.batches import AbortedTransaction
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch

@@ -5,7 +5,7 @@ import pytest
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.backup.spark.data_source.options import BackupSource, parse_options
 from quorate.client.config import ClientConfig, SecurityProtocol
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.kernel.errors import QuorateError
 
 LIVE = {"bootstrap_servers": "a:1,b:2"}

@@ -15,7 +15,7 @@ from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.range_copy import RangeCopy
 from quorate.client.errors import OffsetOutOfRange, PartitionUnavailable
-from quorate.client.fetched import AbortedTransaction, FetchedBatches, RangeFailed, walk_batches
+from quorate.client.fetch.batches import AbortedTransaction, FetchedBatches, RangeFailed, walk_batches
 from quorate.kernel.ids import (
     LeaderEpoch,
     NodeId,

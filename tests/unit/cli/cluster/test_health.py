@@ -7,11 +7,10 @@ import pytest
 
 from quorate.cli.cluster.health import ClusterHealth, judge
 from quorate.cli.cluster.image import image_of
-from quorate.client.brokers import BrokerList, RegisteredBroker
+from quorate.client.admin.brokers import BrokerList, NodeCondition, RegisteredBroker
+from quorate.client.admin.quorum import QuorumDescription, QuorumMember
+from quorate.client.admin.topics import OngoingReassignment
 from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata
-from quorate.client.node_conditions import NodeCondition
-from quorate.client.quorum import QuorumDescription, QuorumMember
-from quorate.client.reassignments import OngoingReassignment
 from quorate.kernel.address import Address
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, Term, TopicId, TopicName, TopicPartition
 

@@ -8,10 +8,10 @@ import pytest
 
 from quorate.cli.cluster.image import describe_image
 from quorate.cli.cluster.moves import carry_out
-from quorate.client.brokers import BrokerList, RegisteredBroker
+from quorate.client.admin.brokers import BrokerList, RegisteredBroker
+from quorate.client.admin.topics import OngoingReassignment
 from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata
 from quorate.client.kafka_client import KafkaClient
-from quorate.client.reassignments import OngoingReassignment
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition

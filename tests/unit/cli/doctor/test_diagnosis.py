@@ -17,8 +17,8 @@ from quorate.cli.doctor.facts import (
     Trial,
 )
 from quorate.cli.doctor.finding import Finding, Severity
+from quorate.client.admin.brokers import NodeCondition
 from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
-from quorate.client.node_conditions import NodeCondition
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, PartitionIndex, Term, TopicId, TopicName, TopicPartition

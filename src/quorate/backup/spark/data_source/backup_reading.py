@@ -17,7 +17,7 @@ from quorate.backup.spark.data_source.columns import ArrowRows
 from quorate.backup.spark.data_source.row_reader import PartitionRows
 from quorate.backup.spark.data_source.transactions import BackupBatch, CommittedBatches
 from quorate.backup.spark.native_scan import fastest_scan
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.records.columnar import RowBounds
 

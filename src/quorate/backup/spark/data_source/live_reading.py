@@ -16,8 +16,7 @@ from quorate.backup.spark.data_source.transactions import AbortedInAnswer
 from quorate.backup.spark.native_scan import fastest_scan
 from quorate.client.config import ClientConfig
 from quorate.client.errors import LogTruncated, OffsetOutOfRange, TopicReplaced
-from quorate.client.fetched import FetchedBatches, FetchRange, RangeFailed
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_TOPIC_ID, Offset, TopicPartition

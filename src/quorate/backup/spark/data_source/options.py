@@ -14,7 +14,7 @@ from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.restore.config import TimeWindow
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.client.config import ClientConfig, parse_client_config
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.sizes import parse_size
 from quorate.records.columnar import INT64_MAX, INT64_MIN

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from quorate.client.fetched import AbortedTransaction
+from quorate.client.fetch.batches import AbortedTransaction
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, ProducerId
 from quorate.records.batch import BatchHeader

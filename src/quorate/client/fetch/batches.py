@@ -6,6 +6,7 @@ their borders lie: inside a batch, in a compaction gap, or where records before 
 
 import zlib
 from collections.abc import Sequence
+from enum import IntEnum
 from struct import Struct as Format
 from typing import Final, NamedTuple
 
@@ -26,6 +27,14 @@ from quorate.kernel.ids import (
 from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, check_crc, read_header
 from quorate.records.errors import CorruptBatch
 from quorate.records.legacy import iterate_legacy_records
+
+
+class IsolationLevel(IntEnum):
+    #: Everything below the high watermark.
+    READ_UNCOMMITTED = 0
+    #: Everything below the last stable offset, with the list of aborted transactions.
+    READ_COMMITTED = 1
+
 
 _OFFSET_AND_LENGTH: Final = Format(">qi")
 _MAGIC_POSITION: Final = 16

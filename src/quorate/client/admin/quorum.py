@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from quorate.client.answers import check
-from quorate.client.brokers import ask_other_than
+from quorate.client.admin.brokers import ask_other_than
 from quorate.client.cluster import Cluster
+from quorate.client.errors import check
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, Offset, Term

@@ -6,9 +6,9 @@ from functools import partial
 
 import msgspec
 
-from quorate.client.answers import check
 from quorate.client.cluster import Cluster
 from quorate.client.cluster_metadata import Broker
+from quorate.client.errors import check
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
 from quorate.protocol.messages.describe_configs import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from quorate.client.isolation import IsolationLevel
+from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.routing import Route
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicPartition
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -1,4 +1,4 @@
-"""How far a range has been fetched, and what an answer means for it. Pure: time arrives with each call.
+"""How far a range has been fetched, and what an answer means for it. Time arrives with each call.
 
 A cursor takes one partition's part of a Fetch answer and says what it is: batches to hand out, a reason to try again,
 or the end of the range, good or bad. It never sends anything itself.
@@ -9,20 +9,19 @@ from typing import Final
 
 import msgspec
 
-from quorate.client.answers import error_code
-from quorate.client.backoff import Retries, is_hopeless
-from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced
-from quorate.client.fetched import (
+from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced, error_code
+from quorate.client.fetch.batches import (
     AbortedTransaction,
     FetchedBatch,
     FetchedBatches,
     FetchRange,
+    IsolationLevel,
     cut_to_range,
     needed_bytes,
     slice_data,
     walk_batches,
 )
-from quorate.client.isolation import IsolationLevel
+from quorate.client.retries import Retries, is_hopeless
 from quorate.client.routing import Route
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, ProducerId, TopicId

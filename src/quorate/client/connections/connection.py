@@ -1,20 +1,22 @@
 """One connection to a broker, shared by threads: several requests in flight, answers in the order of the requests.
 
 There is no reader thread. Whoever waits for an answer reads: the first to wait reads frames for everybody until its own
-has come, then the next one takes over. A single user of a connection so pays for no thread switch at all.
+has come, then the next one takes over. A single user of a connection so pays for no thread switch at all. Who waits for
+the first of several answers polls their connections (``first_ready``, ``first_to_come``).
 
 A request that is not answered in time ends the connection, as its answer could otherwise be taken for another's.
 """
 
+import select
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Generic, TypeVar, cast
 
-from quorate.client.clock import MonotonicClock
+from quorate.client.connections.stream import DeadlinePassed, Stream
+from quorate.client.connections.versions import BrokerVersions, before_negotiation
 from quorate.client.errors import ConnectionLost, RequestTimedOut
-from quorate.client.receive_buffers import ReceiveBuffers
-from quorate.client.stream import DeadlinePassed, Stream
-from quorate.client.versions import BrokerVersions, before_negotiation
+from quorate.client.retries import MonotonicClock
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.protocol.apis import find_api
@@ -23,6 +25,43 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import decode_response_correlation_id, encode_request
 from quorate.protocol.primitives import skip_tagged_fields
 from quorate.protocol.schema import Request, Response
+
+MIN_BUFFER_BYTES = 64 * 1024
+DEFAULT_KEPT_BYTES = 64 * 1024 * 1024
+
+
+class ReceiveBuffers:
+    """Memory for large answers, used again and again: fresh pages cost more than copying bytes into warm ones.
+
+    A buffer belongs to whoever took it until it is given back; one that is never given back is simply collected.
+    """
+
+    def __init__(self, kept_bytes: int = DEFAULT_KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._free: list[bytearray] = []
+        self._free_bytes = 0
+        self._lock = threading.Lock()
+
+    def take(self, size_bytes: int) -> bytearray:
+        """A buffer of at least this size; its content is whatever was there before."""
+        with self._lock:
+            fitting = [index for index, buffer in enumerate(self._free) if len(buffer) >= size_bytes]
+            if fitting:
+                buffer = self._free.pop(min(fitting, key=lambda index: len(self._free[index])))
+                self._free_bytes -= len(buffer)
+                return buffer
+        # Powers of two, so that answers of slightly different sizes share their buffers.
+        return bytearray(max(MIN_BUFFER_BYTES, 1 << (size_bytes - 1).bit_length()))
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Nobody may look at the buffer any more. The smallest ones go when more is free than is worth keeping."""
+        with self._lock:
+            self._free.append(buffer)
+            self._free_bytes += len(buffer)
+            while self._free_bytes > self._kept_bytes:
+                smallest = min(range(len(self._free)), key=lambda index: len(self._free[index]))
+                self._free_bytes -= len(self._free.pop(smallest))
+
 
 R = TypeVar("R", bound=Response)
 
@@ -289,3 +328,40 @@ def _decode(response_type: type[R], frame: memoryview, version: int) -> R:
         except IndexError:
             raise ProtocolError("the header is longer than its frame") from None
     return decode_part(response_type, frame, version, position)[0]
+
+
+#: Another thread may read our answer from a shared connection, which no poll reports.
+_RECHECK_MS: Final = 20
+
+
+def first_ready(
+    flights: Sequence[tuple[Connection, PendingResponse[R]]], clock: MonotonicClock, timeout_ms: int
+) -> int | None:
+    """The index of one whose answer has come or is coming in; None after the timeout.
+
+    Of one alone it says so at once: who waits for its answer waits no longer than the timeout.
+    """
+    return 0 if len(flights) == 1 else first_to_come(flights, clock, timeout_ms)
+
+
+def first_to_come(
+    flights: Sequence[tuple[Connection, PendingResponse[R]]], clock: MonotonicClock, timeout_ms: int
+) -> int | None:
+    """The same, but never before an answer has come or is coming in."""
+    deadline_ms = clock.now_ms() + timeout_ms
+    while clock.now_ms() < deadline_ms:
+        for index, (connection, pending) in enumerate(flights):
+            if pending.is_done or not connection.is_open or connection.poll_ready():
+                return index
+        readable = _poll([connection for connection, _ in flights])
+        for index, (connection, _) in enumerate(flights):
+            if connection.fileno() in readable:
+                return index
+    return None
+
+
+def _poll(connections: Sequence[Connection]) -> set[int]:
+    waiter = select.poll()
+    for file_number in {connection.fileno() for connection in connections} - {-1}:
+        waiter.register(file_number, select.POLLIN)
+    return {file_number for file_number, _ in waiter.poll(_RECHECK_MS)}

@@ -1,18 +1,22 @@
-"""From an address to a connection that is ready for use: TCP, TLS, versions, SASL."""
+"""From an address to a connection that is ready for use, and the open connections of a client.
+
+``Connector`` opens one: TCP, TLS, versions, SASL. ``Connections`` keeps one for each broker, shared by all partitions
+and threads, and opens more where the config allows it.
+"""
 
 import ssl
+import threading
+from collections.abc import Callable
 from typing import Final
 
 from quorate import __version__
-from quorate.client.clock import MonotonicClock
 from quorate.client.config import ClientConfig
-from quorate.client.connection import Connection
+from quorate.client.connections.authentication import authenticate
+from quorate.client.connections.connection import Connection, ReceiveBuffers
+from quorate.client.connections.stream import open_stream, tls_context
+from quorate.client.connections.versions import API_VERSIONS_ATTEMPTS, read_versions
 from quorate.client.errors import ConnectionLost, UnsupportedApi
-from quorate.client.receive_buffers import ReceiveBuffers
-from quorate.client.sasl import authenticate
-from quorate.client.stream import open_stream
-from quorate.client.tls import tls_context
-from quorate.client.versions import API_VERSIONS_ATTEMPTS, read_versions
+from quorate.client.retries import MonotonicClock
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.codec import decode
@@ -93,3 +97,69 @@ def _ask_versions(connection: Connection, version: int) -> tuple[int, ApiVersion
     if not answer.api_keys:
         raise ProtocolError("the answer to ApiVersions names no API")
     return version, answer
+
+
+class _Lane:
+    """The connections to one address. The lock is held while one is opened, so that a second user waits for it."""
+
+    def __init__(self) -> None:
+        self.opening = threading.Lock()
+        self.open: list[Connection] = []
+
+
+class Connections:
+    def __init__(
+        self, open_connection: Callable[[Address], Connection], *, per_broker: int, clock: MonotonicClock
+    ) -> None:
+        self._open_connection = open_connection
+        self._per_broker = per_broker
+        self._clock = clock
+        self._lanes: dict[Address, _Lane] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def to(self, address: Address) -> Connection:
+        """The least busy connection to the address; opened if there is none, or all are busy and more are allowed."""
+        with self._lock:
+            if self._is_closed:
+                raise ConnectionLost(address, "this client is closed")
+            lane = self._lanes.setdefault(address, _Lane())
+        with lane.opening:
+            lane.open = [connection for connection in lane.open if self._is_usable(connection)]
+            best = min(lane.open, key=lambda connection: connection.in_flight, default=None)
+            if best is not None and (best.in_flight == 0 or len(lane.open) >= self._per_broker):
+                return best
+            connection = self._open_connection(address)
+            lane.open.append(connection)
+        if self._is_closed:
+            self.close()
+        return connection
+
+    def open_addresses(self) -> set[Address]:
+        """Where a broker answered before, and the connection still stands."""
+        with self._lock:
+            lanes = list(self._lanes.items())
+        return {address for address, lane in lanes if any(connection.is_open for connection in lane.open)}
+
+    def forget(self, address: Address) -> None:
+        """Close what leads to an address that no broker has any more, unless an answer is still to come."""
+        with self._lock:
+            lane = self._lanes.pop(address, None)
+        for connection in lane.open if lane is not None else ():
+            if connection.in_flight == 0:
+                connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            for connection in lane.open:
+                connection.close()
+
+    def _is_usable(self, connection: Connection) -> bool:
+        if connection.expires_ms is None or self._clock.now_ms() < connection.expires_ms:
+            return connection.is_open
+        if connection.in_flight == 0:
+            connection.close()
+        return False

@@ -1,11 +1,31 @@
-"""How long to wait before the next attempt, and when to give up. Pure: time and randomness are handed in."""
+"""How long to wait before the next attempt, when to give up, and the clock by which both are measured.
 
+Time and randomness are handed in, so that tests own them.
+"""
+
+import time
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from quorate.kernel.errors import RETRIABLE, ErrorCode
+
+
+class MonotonicClock(Protocol):
+    def now_ms(self) -> int: ...
+
+    def sleep_ms(self, duration_ms: int) -> None: ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        if duration_ms > 0:
+            time.sleep(duration_ms / 1000)
+
 
 JITTER: Final = 0.2
 #: A topic that was just created may be unknown to some brokers for a moment; a misspelt one stays unknown.

@@ -10,15 +10,19 @@ from typing import Self
 
 import msgspec
 
-from quorate.client.answers import error_code
 from quorate.client.cluster import Cluster
-from quorate.client.connection import Connection, PendingResponse
-from quorate.client.errors import Disconnected
-from quorate.client.fetch_requests import fetch_request, match_answer, version_ceiling
-from quorate.client.fetched import AbortedTransaction, FetchedBatch, check_batches, slice_data, walk_batches
-from quorate.client.hints import refusal_event
-from quorate.client.isolation import IsolationLevel
-from quorate.client.routing import PartitionRefused, Route, Unroutable
+from quorate.client.connections.connection import Connection, PendingResponse
+from quorate.client.errors import Disconnected, error_code
+from quorate.client.fetch.batches import (
+    AbortedTransaction,
+    FetchedBatch,
+    IsolationLevel,
+    check_batches,
+    slice_data,
+    walk_batches,
+)
+from quorate.client.fetch.requests import fetch_request, match_answer, version_ceiling
+from quorate.client.routing import PartitionRefused, Route, Unroutable, refusal_event
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, NodeId, Offset, ProducerId, TopicPartition
 from quorate.protocol.errors import ProtocolError

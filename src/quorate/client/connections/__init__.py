@@ -1,0 +1,1 @@
+"""Connections to brokers: bytes, frames, versions, SASL, and the open connections of a client."""
