@@ -11,7 +11,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from quorate.backup.manifests.seal import seal
+from quorate.backup.objects.stored_documents import seal
 from quorate.backup.segments.layout import FRAME_HEAD_SIZE_BYTES, PREAMBLE_SIZE_BYTES, TRAILER_MAGIC, TRAILER_SIZE_BYTES
 from tests.hostile_stores.seed_store import SeedStore
 

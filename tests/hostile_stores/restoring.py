@@ -8,8 +8,7 @@ import msgspec
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.config import RestoreSection, TimeWindow
 from quorate.backup.restore.offset_map import OffsetMap

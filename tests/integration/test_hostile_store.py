@@ -11,10 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.backup.manifests.manifest import Mode
-from quorate.backup.manifests.seal import seal
 from quorate.backup.objects.names import manifest_name
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.stored_documents import seal
 from quorate.cli import app
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import Finished

@@ -9,7 +9,7 @@ from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.manifests.manifest import Isolation, Mode, RunSettings
 from quorate.backup.objects.names import is_safe_segment
-from quorate.backup.objects.storage_url import StorageLocation, parse_url
+from quorate.backup.objects.storage import StorageLocation, parse_url
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.retention.maintenance_policy import MaintenancePolicy
 from quorate.backup.segments.frame_codec import FrameCodec

@@ -34,8 +34,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import open_storage
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation, open_storage
     from quorate.backup.spark.compact_run import CompactRun
     from quorate.backup.spark.spark_session import open_spark
 

@@ -16,7 +16,7 @@ from quorate.kernel.errors import QuorateError
 if TYPE_CHECKING:
     from quorate.backup.manifests.catalog import ManifestCatalog
     from quorate.backup.manifests.manifest import Manifest, TopicEntry
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.retention.holds import HoldLedger
 
 
@@ -27,7 +27,7 @@ def list_backups(
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """List the backups in a storage, or the topics of one."""
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation
 
     root = StorageLocation(storage, endpoint)
     if backup_id is None:

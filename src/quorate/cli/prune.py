@@ -14,7 +14,7 @@ from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.retention.prune import PruneReport
     from quorate.backup.retention.prune_policy import PrunePolicy
 
@@ -51,7 +51,7 @@ def prune(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Delete old manifests and the objects that only they name. What a kept manifest names stays."""
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.retention.prune_policy import PrunePolicy
 
     policy = PrunePolicy(

@@ -12,7 +12,7 @@ from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, Ou
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.spark.backup_inventory import Inventory
     from quorate.backup.spark.spark_settings import SparkSettings
     from quorate.backup.spark.verification import VerificationReport
@@ -36,8 +36,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     """Check that every object of a backup is there and is what was written."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import open_storage
-    from quorate.backup.objects.storage_url import StorageLocation
+    from quorate.backup.objects.storage import StorageLocation, open_storage
     from quorate.backup.restore.ledger import RestoreLedger, restores_below
     from quorate.backup.retention.holds import HoldLedger, holds_location
     from quorate.backup.spark.backup_inventory import damages_beside, take_inventory

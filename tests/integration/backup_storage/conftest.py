@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation
 from tests.integration.backup_storage import azurite, google_server, object_servers
 
 _numbers = count()

@@ -11,8 +11,7 @@ import pytest
 
 from quorate.backup.errors import ObjectNotFound, StorageError
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import ObjectStorage, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
 from tests.unit.backup.backup_runs import PartitionLog, run_backup
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.errors import NameRefused, ObjectNotFound, StorageError
-from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectStorage, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectStorage, StorageLocation, open_storage
 
 OUTSIDE = b"somebody else's"
 

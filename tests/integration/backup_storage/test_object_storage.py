@@ -11,8 +11,7 @@ from quorate.backup.manifests.catalog import ManifestCatalog, list_backup_ids
 from quorate.backup.manifests.commit import commit
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.manifests.merging import merge_results
-from quorate.backup.objects.storage import StoredObject, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, StoredObject, open_storage
 from quorate.backup.planning.planner import plan_run
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.restore.ledger import RestoreLedger, restores_below

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
-from quorate.backup.objects.storage import ObjectInfo
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectInfo, StorageLocation
 from quorate.kernel.buffers import Buffer
 
 

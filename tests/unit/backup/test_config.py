@@ -5,7 +5,7 @@ import pytest
 from quorate.backup.config import BackupConfig, parse_backup_config
 from quorate.backup.errors import ConfigError, StorageError
 from quorate.backup.manifests.manifest import Isolation, Mode
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.segments.frame_codec import FrameCodec
 
 SMALLEST = """

@@ -25,8 +25,7 @@ from quorate.backup.manifests.manifest import (
     SupersededTail,
     TopicEntry,
 )
-from quorate.backup.objects.stored_documents import one_line
-from quorate.backup.objects.stored_numbers import (
+from quorate.backup.objects.stored_documents import (
     Count,
     DurationMs,
     ManifestNumber,
@@ -34,6 +33,7 @@ from quorate.backup.objects.stored_numbers import (
     StoredEpoch,
     StoredOffset,
     StoredPartition,
+    one_line,
 )
 from quorate.backup.segments.layout import EpochStart
 from quorate.kernel.ids import TopicId, TopicName

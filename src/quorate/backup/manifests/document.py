@@ -11,8 +11,7 @@ import msgspec
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifests.delta import Chain, ManifestDelta, delta_between
 from quorate.backup.manifests.manifest import FORMAT_VERSION, Manifest, encode_manifest
-from quorate.backup.manifests.seal import is_sealed, seal
-from quorate.backup.objects.stored_documents import DocumentFault, decode_json
+from quorate.backup.objects.stored_documents import DocumentFault, decode_json, is_sealed, seal
 
 #: Whoever reads a manifest opens at most so many objects on top of a whole one.
 MAX_DELTAS: Final = 60

@@ -12,8 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from quorate.backup.manifests.seal import seal
-from quorate.backup.objects.stored_numbers import (
+from quorate.backup.objects.stored_documents import (
     BatchBytes,
     Count,
     Generation,
@@ -27,6 +26,7 @@ from quorate.backup.objects.stored_numbers import (
     StoredOffset,
     StoredPartition,
     StoredProducerId,
+    seal,
 )
 from quorate.backup.segments.layout import EpochStart
 from quorate.backup.segments.writer import FinishedSegment

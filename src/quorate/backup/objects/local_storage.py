@@ -18,8 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from quorate.backup.errors import NameRefused, ObjectExists, ObjectNotFound, StorageError
-from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, object_name_parts, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import (
+    MAX_WHOLE_OBJECT_BYTES,
+    ObjectInfo,
+    StorageLocation,
+    object_name_parts,
+    open_storage,
+)
 from quorate.kernel.buffers import Buffer
 
 PARTIAL_SUFFIX = ".partial"

@@ -12,7 +12,7 @@ import hashlib
 import re
 
 from quorate.backup.errors import BackupError, NameRefused
-from quorate.backup.objects.stored_numbers import MAX_MANIFEST_NUMBER
+from quorate.backup.objects.stored_documents import MAX_MANIFEST_NUMBER
 from quorate.kernel.ids import NO_TOPIC_ID, Offset, PartitionIndex, TopicId, TopicName
 
 MANIFESTS = "manifests/"

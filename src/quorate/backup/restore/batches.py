@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from quorate.backup.objects.stored_numbers import Count, StoredOffset
+from quorate.backup.objects.stored_documents import Count, StoredOffset
 from quorate.backup.restore.partitioning import partition_of
 from quorate.backup.segments.reader import StoredBatch
 from quorate.kernel.buffers import Buffer

@@ -17,16 +17,16 @@ from cramjam import zstd
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifests.manifest import GroupOffset
 from quorate.backup.objects.names import topic_label
-from quorate.backup.objects.storage import ObjectStorage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.objects.stored_documents import (
+    Count,
     DamagedDocument,
     DocumentFault,
+    MomentMs,
     decode_packed,
     decode_sealed,
     encode_sealed,
 )
-from quorate.backup.objects.stored_numbers import Count, MomentMs
 from quorate.backup.restore.claims import take_run_number
 from quorate.backup.restore.config import RestoreConfig
 from quorate.backup.restore.offset_map import OffsetMap

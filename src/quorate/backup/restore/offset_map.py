@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import GroupEntry
-from quorate.backup.objects.stored_numbers import StoredPartition
+from quorate.backup.objects.stored_documents import StoredPartition
 from quorate.backup.restore.plan import MapSource, RestorePlan, TargetTopic
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 

@@ -6,10 +6,10 @@ from typing import Literal
 import msgspec
 
 from quorate.backup.objects.names import is_safe_segment
-from quorate.backup.objects.stored_documents import DocumentFault, one_line
-from quorate.backup.objects.stored_numbers import (
+from quorate.backup.objects.stored_documents import (
     BatchBytes,
     Count,
+    DocumentFault,
     Generation,
     ManifestNumber,
     PartitionCount,
@@ -18,6 +18,7 @@ from quorate.backup.objects.stored_numbers import (
     StoredPartition,
     StoredProducerEpoch,
     StoredProducerId,
+    one_line,
 )
 from quorate.backup.restore.batches import Span
 from quorate.backup.restore.survey import PartitionSurvey

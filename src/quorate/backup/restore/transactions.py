@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from quorate.backup.objects.stored_numbers import StoredOffset, StoredProducerId
+from quorate.backup.objects.stored_documents import StoredOffset, StoredProducerId
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import BatchHeader
 from quorate.records.control import EndTransactionMarker

@@ -17,10 +17,15 @@ import msgspec
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.objects.names import is_segment_name
-from quorate.backup.objects.storage import ObjectStorage
-from quorate.backup.objects.storage_url import StorageLocation
-from quorate.backup.objects.stored_documents import DocumentFault, decode_sealed, encode_sealed, one_line
-from quorate.backup.objects.stored_numbers import MomentMs, SizeBytes
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
+from quorate.backup.objects.stored_documents import (
+    DocumentFault,
+    MomentMs,
+    SizeBytes,
+    decode_sealed,
+    encode_sealed,
+    one_line,
+)
 
 _ENTRY = re.compile(r"(\d{6,12})/(\d{4,9})\.json")
 

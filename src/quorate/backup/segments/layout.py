@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from crc32c import crc32c
 
-from quorate.backup.objects.stored_documents import DocumentFault, decode_json
-from quorate.backup.objects.stored_numbers import (
+from quorate.backup.objects.stored_documents import (
     BatchBytes,
     Count,
+    DocumentFault,
     Generation,
     RecordTimestamp,
     Sha256,
@@ -31,6 +31,7 @@ from quorate.backup.objects.stored_numbers import (
     StoredEpoch,
     StoredOffset,
     StoredPartition,
+    decode_json,
 )
 from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.kernel.buffers import Buffer

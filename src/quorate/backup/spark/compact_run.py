@@ -14,7 +14,7 @@ import msgspec
 from quorate.backup.errors import BackupError, CommitConflict
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
 from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.backup.spark.cluster_capture import now_ms

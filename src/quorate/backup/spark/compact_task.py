@@ -10,8 +10,7 @@ import msgspec
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import attempt_name
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.retention.compaction import MergeGroup
 from quorate.backup.retention.compaction_merge import merge_segments
 from quorate.backup.segments.frame_codec import FrameCodec

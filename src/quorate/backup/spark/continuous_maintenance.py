@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from quorate.backup.config import BackupConfig
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.ledger import RestoreLedger, restores_below
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.retention.maintenance import FAN_IN, Maintenance

@@ -14,8 +14,7 @@ import msgspec
 
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import attempt_name
-from quorate.backup.objects.storage import ObjectStorage, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
 from quorate.backup.planning.task_packing import Task
 from quorate.backup.segments.offset_ranges import OffsetRange
 from quorate.backup.segments.range_recorder import RangeRecorder

@@ -4,8 +4,7 @@ import msgspec
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import SegmentEntry
-from quorate.backup.objects.storage import ObjectStorage, StoredObject, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segments.verification import verified_batches, verify_hash

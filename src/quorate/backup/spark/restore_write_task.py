@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.claims import TAKE_OVER_S, PartitionClaim
 from quorate.backup.spark.rate_limit import RateLimit
 from quorate.backup.spark.restore_partition_writer import PartitionWriter

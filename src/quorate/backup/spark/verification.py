@@ -14,8 +14,7 @@ from quorate.backup.errors import BackupError, DamagedSegment, StorageError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import is_segment_name
-from quorate.backup.objects.storage import ObjectStorage, StoredObject, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
 from quorate.backup.segments.verification import verify_deeply, verify_hash
 from quorate.backup.spark.backup_inventory import Damage, Inventory
 from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver

@@ -11,8 +11,8 @@ from quorate.backup.manifests.catalog import ManifestCatalog, list_backup_ids
 from quorate.backup.manifests.commit import commit
 from quorate.backup.manifests.manifest import Manifest, Mode, encode_manifest
 from quorate.backup.manifests.merging import merge_results
-from quorate.backup.manifests.seal import seal
 from quorate.backup.objects.storage import StoredObject
+from quorate.backup.objects.stored_documents import seal
 from quorate.backup.planning.planner import plan_run
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.segments.verification import verify_hash

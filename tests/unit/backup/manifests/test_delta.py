@@ -18,8 +18,8 @@ from quorate.backup.manifests.document import (
     encode_document,
 )
 from quorate.backup.manifests.manifest import GroupEntry, GroupOffset, Manifest, encode_manifest
-from quorate.backup.manifests.seal import seal
 from quorate.backup.objects.names import checkpoint_name, manifest_name
+from quorate.backup.objects.stored_documents import seal
 from quorate.backup.retention.orphans import find_orphans
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from tests.unit.backup.backup_runs import BACKUP_ID, read_back

@@ -4,8 +4,8 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError
 
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
-from quorate.backup.objects.storage_errors import explain
-from quorate.backup.objects.storage_url import parse_url
+from quorate.backup.objects.cloud_storage import explain
+from quorate.backup.objects.storage import parse_url
 
 URL = "s3://bucket/a/object"
 S3_ANSWER = (

@@ -5,8 +5,7 @@ import pickle
 import pytest
 
 from quorate.backup.errors import StorageError
-from quorate.backup.objects.storage import open_storage
-from quorate.backup.objects.storage_url import ParsedUrl, StorageLocation, parse_url
+from quorate.backup.objects.storage import ParsedUrl, StorageLocation, open_storage, parse_url
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 
 from quorate.backup.errors import BackupError
 from quorate.backup.objects.names import topic_label
-from quorate.backup.objects.storage import ObjectStorage, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
 from quorate.backup.restore.claims import CHECK_INTERVAL_S, ClaimLost, PartitionClaim, take_run_number
 from quorate.kernel.ids import PartitionIndex
 from tests.unit.backup.batches import TOPIC

@@ -4,9 +4,8 @@ import pytest
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Mode
-from quorate.backup.manifests.seal import seal
 from quorate.backup.objects.names import PRUNED_CONTENT
-from quorate.backup.objects.stored_documents import decode_sealed, encode_sealed
+from quorate.backup.objects.stored_documents import decode_sealed, encode_sealed, seal
 from quorate.backup.retention.holds import Decision, Hold, NotHeld, Pruning, Release
 from tests.unit.backup.backup_runs import BACKUP_ID
 from tests.unit.backup.retained_backups import RetainedBackup

@@ -8,8 +8,7 @@ import pytest
 from quorate.backup.manifests.manifest import Gap, GapReason
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import partition_folder, segment_name
-from quorate.backup.objects.storage import ObjectStorage, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
 from quorate.backup.segments.offset_ranges import OffsetRange
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings

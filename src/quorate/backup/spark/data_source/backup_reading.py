@@ -8,8 +8,7 @@ import msgspec
 
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import SegmentEntry
-from quorate.backup.objects.storage import ObjectStorage, StoredObject, open_storage
-from quorate.backup.objects.storage_url import StorageLocation
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
 from quorate.backup.restore.batches import header_of
 from quorate.backup.restore.survey import live_batches
 from quorate.backup.segments.reader import SegmentReader

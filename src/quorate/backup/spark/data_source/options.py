@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from quorate.backup.config import check_backup_id
-from quorate.backup.objects.storage_url import StorageLocation, parse_url
+from quorate.backup.objects.storage import StorageLocation, parse_url
 from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.restore.config import TimeWindow
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
