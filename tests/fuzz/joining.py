@@ -7,8 +7,8 @@ from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.core.commands import RegisterBroker
 from quorate.quorum.core import leader_requests as q
-from quorate.transport.peers.frames import FrameKind, encode_correlated, encode_frame
 from quorate.transport.peers.hello import Hello, encode_hello
+from quorate.transport.peers.stream import FrameKind, encode_correlated, encode_frame
 from tests.eventually import eventually
 from tests.fuzz.target import CLUSTER_ID
 from tests.peers.child_process import free_port

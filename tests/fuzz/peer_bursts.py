@@ -15,8 +15,8 @@ from quorate.protocol.apis import ApiKey
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import Message
 from quorate.replication.core.messages import ReplicaFetch
-from quorate.transport.peers.frames import FrameKind
 from quorate.transport.peers.hello import PROTOCOL_VERSION, Hello
+from quorate.transport.peers.stream import FrameKind
 from tests.fuzz import world as w
 from tests.fuzz.bursts import Burst, choose_ending, random_of
 from tests.fuzz.mutations import mutate

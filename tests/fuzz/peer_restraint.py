@@ -14,7 +14,7 @@ from quorate.protocol.apis import find_api
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import VoteRequest, decode_message
 from quorate.quorum.core.sanity import MAX_TERM
-from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.stream import FrameKind
 from tests.fuzz.restraint import Restraint
 from tests.fuzz.world import World
 

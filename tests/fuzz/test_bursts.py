@@ -28,8 +28,8 @@ from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, VoteRequest, encode_message
 from quorate.quorum.peer_checks import read_message, read_request
 from quorate.transport.peers.errors import PeerProtocolError
-from quorate.transport.peers.frames import FrameKind
 from quorate.transport.peers.hello import Hello, decode_hello
+from quorate.transport.peers.stream import FrameKind
 from tests.fuzz.bursts import Burst, Bursts, Ending
 from tests.fuzz.client_bursts import ClientBursts
 from tests.fuzz.minimize import Frames, minimize

@@ -8,9 +8,9 @@ from random import Random
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import PeerProtocolError
-from quorate.transport.peers.frames import FrameKind, encode_frame
 from quorate.transport.peers.hello import Hello, decode_hello, encode_hello
 from quorate.transport.peers.peers import Peers
+from quorate.transport.peers.stream import FrameKind, encode_frame
 
 CLUSTER = "blue"
 LOOPBACK = "127.0.0.1"

@@ -12,8 +12,8 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.transport.peers.config import Address, PeerConfig
 from quorate.transport.peers.errors import PeerUnreachable
-from quorate.transport.peers.frames import FrameKind, encode_frame
 from quorate.transport.peers.hello import MAX_HELLO_BYTES, RejectReason, decode_rejection, encode_hello
+from quorate.transport.peers.stream import FrameKind, encode_frame
 from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.

@@ -10,8 +10,8 @@ import pytest
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.config import PeerConfig
-from quorate.transport.peers.frames import FrameKind, encode_correlated, encode_frame
 from quorate.transport.peers.hello import Hello, RejectReason, decode_hello, decode_rejection, encode_hello
+from quorate.transport.peers.stream import FrameKind, encode_correlated, encode_frame
 from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.

@@ -11,8 +11,8 @@ import pytest
 from quorate.kernel.ids import NodeId
 from quorate.transport.peers.config import Address, PeerConfig
 from quorate.transport.peers.errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
-from quorate.transport.peers.frames import FrameKind, encode_frame
 from quorate.transport.peers.hello import encode_hello
+from quorate.transport.peers.stream import FrameKind, encode_frame
 from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, ScriptedPeer, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.

@@ -16,8 +16,8 @@ from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term, TopicName
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, TimeoutNow, VoteRequest, encode_message
-from quorate.transport.peers.frames import FrameKind, encode_frame
 from quorate.transport.peers.hello import Hello, encode_hello
+from quorate.transport.peers.stream import FrameKind, encode_frame
 from tests.peers.quorate_cluster import IDS, QuorateCluster
 
 STRANGER = NodeId(666)

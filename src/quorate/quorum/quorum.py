@@ -41,8 +41,8 @@ from quorate.quorum.raft_storage import RaftStorage
 from quorate.transport.peers.config import PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peers.errors import PeerProtocolError, PeerUnreachable
-from quorate.transport.peers.frames import Payload
 from quorate.transport.peers.peers import Peers
+from quorate.transport.peers.stream import Payload
 from quorate.transport.reserved_address import listen_error
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,9 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from quorate.transport.outbox import Outbox, Reply, ReplyPart
+from quorate.transport.outbox import Outbox, Reply, ReplyPart, SocketRoom
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
 from quorate.transport.receive_memory import ReceiveMemory
-from quorate.transport.socket_room import SocketRoom
 
 
 class CloseConnection(Exception):

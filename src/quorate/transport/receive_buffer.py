@@ -13,8 +13,13 @@ keeps it for the next one, until others need it.
 from collections.abc import Callable
 from struct import Struct
 
-from quorate.transport.growing_memory import GrowingMemory
-from quorate.transport.receive_memory import READ_BYTES, SHORT_READ_BYTES, SMALL_FRAME_BYTES, ReceiveMemory
+from quorate.transport.receive_memory import (
+    READ_BYTES,
+    SHORT_READ_BYTES,
+    SMALL_FRAME_BYTES,
+    GrowingMemory,
+    ReceiveMemory,
+)
 
 _LENGTH = Struct(">i")
 

@@ -1,16 +1,17 @@
-"""A listening socket and its connections: accepts, watches for idle ones, and stops in good order."""
+"""A listening socket and its connections: accepts, watches for idle and departed peers, and stops in good order."""
 
 import asyncio
 import logging
+import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from quorate.transport.acceptor import Acceptor
 from quorate.transport.connection import ConnectionLimits, FrameHandler, RequestDeadline, ServerConnection
 from quorate.transport.connection_quotas import ConnectionCaps, ConnectionQuotas
-from quorate.transport.departed import departed
 from quorate.transport.receive_memory import NO_LIMIT, ReceiveMemory
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ _BACKLOG = 1024
 _LOOK_INTERVAL_S = 1.0
 #: After so many looks that found nobody getting on for want of memory, connections are ended until somebody does.
 _STUCK_LOOKS = 3
+#: The other end says nothing more. Where the system cannot tell, one that has closed in order is not found.
+_SAYS_NO_MORE: Final = getattr(select, "POLLRDHUP", 0)
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,3 +203,14 @@ class Server:
             for fileno in departed(fileno for fileno in unread if fileno is not None):
                 unread[fileno].abort("the peer has gone")
         self._schedule_departed_sweep()
+
+
+def departed(filenos: Iterable[int]) -> set[int]:
+    """Those of the sockets whose other end has closed or reset the connection. Never blocks.
+
+    A loop tells of that only where it reads, and what has to wait is not read from.
+    """
+    poll = select.poll()
+    for fileno in filenos:
+        poll.register(fileno, _SAYS_NO_MORE)  # A reset is told in any case.
+    return {fileno for fileno, _ in poll.poll(0)}

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from quorate.transport.peers.frames import FrameKind
-from quorate.transport.peers.stream import PeerStream
+from quorate.transport.peers.stream import FrameKind, PeerStream
 
 MAX_FRAME_BYTES = 1_000_000
 

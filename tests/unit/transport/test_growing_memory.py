@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.transport.growing_memory import GrowingMemory
+from quorate.transport.receive_memory import GrowingMemory
 
 LARGE = 200_000
 

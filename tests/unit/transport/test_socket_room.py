@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 
-from quorate.transport.socket_room import SocketRoom
+from quorate.transport.outbox import SocketRoom
 
 
 def open_descriptors() -> int:

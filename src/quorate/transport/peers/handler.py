@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from quorate.kernel.ids import DirectoryId, NodeId
-from quorate.transport.peers.frames import Payload
+from quorate.transport.peers.stream import Payload
 
 
 class PeerHandler(Protocol):

@@ -1,4 +1,4 @@
-"""How two nodes introduce themselves, and why one refuses the other.
+"""How two nodes introduce themselves, why one refuses the other, and which refusals are logged.
 
 Both ends send a hello first. What follows on the connection counts as said by that node of that cluster: every message
 carries the cluster id by way of its connection.
@@ -7,6 +7,9 @@ The id of a data folder is told to nobody but the nodes of a cluster: whoever na
 the cluster's metadata, also where this node has not heard of it yet. A stranger is told neither it nor the cluster id.
 """
 
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
 from enum import StrEnum
 from struct import Struct
 
@@ -16,6 +19,8 @@ from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.config import PeerIdentity
 from quorate.transport.peers.errors import PeerProtocolError
+
+logger = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 4
 #: Nothing larger is read from an end that has not introduced itself.
@@ -120,3 +125,60 @@ def objection(
             f"remove it from the cluster for good, then it can join anew",
         )
     return None
+
+
+#: The latest; what is said in older ones would be logged again.
+_MAX_REMEMBERED = 1000
+_MAX_LINES = 20
+_PER_S = 60.0
+#: Of what a peer has said, this much is logged.
+_LOGGED_CHARS = 500
+
+
+class RefusalLog:
+    """Refusals are logged once each, and not too many at once.
+
+    A node that is turned away comes back every second, and whoever can connect can make up names.
+    """
+
+    def __init__(self, identity: PeerIdentity, now_s: Callable[[], float]) -> None:
+        self._identity = identity
+        self._now_s = now_s
+        self._logged: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._interval_began_s = now_s()
+        self._lines = 0
+        self._left_out = 0
+
+    def note(self, peer: str, rejection: Rejection) -> None:
+        key = (peer, rejection.reason)
+        if key in self._logged:
+            self._logged.move_to_end(key)
+            return
+        if not self._may_log():
+            self._left_out += 1
+            return
+        self._logged[key] = None
+        if len(self._logged) > _MAX_REMEMBERED:
+            self._logged.popitem(last=False)
+        logger.warning(
+            "peer refused node=%s cluster=%s peer=%s reason=%r message=%r left_out=%s",
+            self._identity.node_id,
+            self._identity.cluster_id,
+            peer,
+            rejection.reason[:_LOGGED_CHARS],
+            rejection.message[:_LOGGED_CHARS],
+            self._left_out,
+        )
+        self._left_out = 0
+
+    def forget(self, peer: str) -> None:
+        """The peer is fine now: a later refusal is news again."""
+        for key in [key for key in self._logged if key[0] == peer]:
+            del self._logged[key]
+
+    def _may_log(self) -> bool:
+        now_s = self._now_s()
+        if now_s - self._interval_began_s >= _PER_S:
+            self._interval_began_s, self._lines = now_s, 0
+        self._lines += 1
+        return self._lines <= _MAX_LINES

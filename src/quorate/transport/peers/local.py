@@ -5,8 +5,7 @@ import asyncio
 from quorate.kernel.ids import NO_DIRECTORY, NodeId
 from quorate.transport.peers.config import PeerConfig, PeerIdentity
 from quorate.transport.peers.handler import PeerHandler
-from quorate.transport.peers.hello import Hello, Rejection, objection
-from quorate.transport.peers.refusals import RefusalLog
+from quorate.transport.peers.hello import Hello, RefusalLog, Rejection, objection
 
 
 class LocalPeer:

@@ -13,16 +13,14 @@ from typing import TypeVar
 
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.transport.peers.accepted import AcceptedConnection
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
-from quorate.transport.peers.dialled import DialledConnection
 from quorate.transport.peers.errors import PeerUnreachable
-from quorate.transport.peers.frames import Payload
 from quorate.transport.peers.handler import PeerHandler
 from quorate.transport.peers.hello import Hello
-from quorate.transport.peers.link import PeerLink
-from quorate.transport.peers.listener import PeerListener
+from quorate.transport.peers.link import DialledConnection, PeerLink
+from quorate.transport.peers.listener import AcceptedConnection, PeerListener
 from quorate.transport.peers.local import LocalPeer
+from quorate.transport.peers.stream import Payload
 
 Answer = TypeVar("Answer")
 

@@ -1,19 +1,154 @@
 """One TCP connection between two nodes, seen from either end: frames in, frames out, and signs of life.
 
-Event loops switch off Nagle's algorithm on every TCP connection by themselves, so nothing is done about it here.
+A frame is a big-endian uint32 length, a kind byte, for requests and their answers a uint64 correlation id, and the
+payload. The length counts everything after itself.
+
+What is to be sent waits in a ``PeerOutbox``: in order, bounded, and written once in a turn of the loop. Event loops
+switch off Nagle's algorithm on every TCP connection by themselves, so nothing is done about it here.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from struct import Struct
 from typing import Protocol, cast
 
 from quorate.kernel.buffers import Buffer
 from quorate.transport.peers.config import PeerConfig
 from quorate.transport.peers.errors import PeerProtocolError
-from quorate.transport.peers.frames import FRAME_OVERHEAD_BYTES, FrameKind, split_kind
 from quorate.transport.peers.hello import MAX_HELLO_BYTES
-from quorate.transport.peers.outbox import PeerOutbox
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
+
+Payload = Buffer | Sequence[Buffer]
+
+_HEADER = Struct(">IB")
+_CORRELATED_HEADER = Struct(">IBQ")
+_CORRELATION_ID = Struct(">Q")
+#: What a frame may hold beyond its payload: the kind and the correlation id.
+FRAME_OVERHEAD_BYTES = 9
+
+
+class FrameKind(IntEnum):
+    # From 1 on: a Kafka request, sent here by mistake, begins with a zero byte.
+    HELLO = 1
+    REJECT = 2
+    MESSAGE = 3
+    REQUEST = 4
+    RESPONSE = 5
+    #: The request's handler failed; the payload says why, for people.
+    FAILURE = 6
+    PING = 7
+    PONG = 8
+
+
+def payload_parts(payload: Payload) -> Sequence[Buffer]:
+    return (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
+
+
+def encode_frame(kind: FrameKind, parts: Sequence[Buffer] = ()) -> list[Buffer]:
+    return [_HEADER.pack(1 + sum(map(len, parts)), kind), *parts]
+
+
+def encode_correlated(kind: FrameKind, correlation_id: int, parts: Sequence[Buffer]) -> list[Buffer]:
+    return [_CORRELATED_HEADER.pack(FRAME_OVERHEAD_BYTES + sum(map(len, parts)), kind, correlation_id), *parts]
+
+
+def split_kind(frame: memoryview) -> tuple[FrameKind, memoryview]:
+    """The kind of a frame, given without its length, and what follows."""
+    if not frame:
+        raise PeerProtocolError("empty frame")
+    try:
+        return FrameKind(frame[0]), frame[1:]
+    except ValueError:
+        raise PeerProtocolError(f"unknown kind of frame: {frame[0]}") from None
+
+
+def split_correlation_id(body: memoryview) -> tuple[int, memoryview]:
+    if len(body) < _CORRELATION_ID.size:
+        raise PeerProtocolError("frame ends within its correlation id")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(body)
+    return correlation_id, body[_CORRELATION_ID.size :]
+
+
+#: A turn's frames leave in one write up to here; beyond it the transport's water marks are asked in between.
+_WRITE_BYTES = 256 * 1024
+#: From here on a buffer is written by itself: copying it costs more than a write.
+_LARGE_BYTES = 32 * 1024
+
+
+class PeerOutbox:
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport, config: PeerConfig) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._config = config
+        self._frames: deque[tuple[int, Sequence[Buffer]]] = deque()
+        self._queued_bytes = 0
+        #: Whether the other end takes less than it is being sent.
+        self.is_paused = False
+        self._flush_planned = False
+        #: All that was ever handed to the transport.
+        self.written_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self._queued_bytes < self._config.queue_max_bytes and len(self._frames) < self._config.queue_max_messages
+
+    def put(self, frame: Sequence[Buffer]) -> None:
+        """Queue a frame; whoever may be told "no" asks ``has_room`` first."""
+        size = sum(map(len, frame))
+        self._frames.append((size, frame))
+        self._queued_bytes += size
+        if not self._flush_planned and not self.is_paused:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush_turn)
+
+    def flush(self) -> None:
+        while self._frames and not self.is_paused and not self._transport.is_closing():
+            # Not writelines: before Python 3.12.9 and 3.13.2 it lets the transport's buffer grow without a limit.
+            for piece in _pieces(self._take()):
+                self._transport.write(piece)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.flush()
+
+    def close(self) -> None:
+        self._frames.clear()
+        self._queued_bytes = 0
+
+    def _flush_turn(self) -> None:
+        self._flush_planned = False
+        self.flush()
+
+    def _take(self) -> list[Buffer]:
+        buffers: list[Buffer] = []
+        taken = 0
+        while self._frames and (not taken or taken + self._frames[0][0] <= _WRITE_BYTES):
+            size, frame = self._frames.popleft()
+            buffers.extend(frame)
+            taken += size
+        self._queued_bytes -= taken
+        self.written_bytes += taken
+        return buffers
+
+
+def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """The same bytes: small buffers joined, large ones as they are."""
+    small: list[Buffer] = []
+    for buffer in buffers:
+        if len(buffer) < _LARGE_BYTES:
+            small.append(buffer)
+            continue
+        if small:
+            yield b"".join(small)
+            small.clear()
+        yield buffer
+    if small:
+        yield b"".join(small)
 
 
 class StreamOwner(Protocol):

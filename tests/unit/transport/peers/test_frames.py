@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.transport.peers.errors import PeerProtocolError
-from quorate.transport.peers.frames import (
+from quorate.transport.peers.stream import (
     FrameKind,
     encode_correlated,
     encode_frame,

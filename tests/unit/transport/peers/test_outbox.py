@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from quorate.transport.peers.config import PeerConfig
-from quorate.transport.peers.outbox import PeerOutbox
+from quorate.transport.peers.stream import PeerOutbox
 
 
 class Transport:

@@ -3,7 +3,7 @@
 from random import Random
 
 from quorate.transport.peers.config import PeerConfig
-from quorate.transport.peers.reconnect import ReconnectSchedule
+from quorate.transport.peers.link import ReconnectSchedule
 
 CONFIG = PeerConfig(reconnect_backoff_min_ms=20, reconnect_backoff_max_ms=1000)
 LONG_MS = 60_000
