@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from quorate.broker.api import RequestContext
 from quorate.broker.handlers import APIS
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.cli.serve import run_from_file
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.messages.list_offsets import (
@@ -40,14 +40,14 @@ class Sink:
         # By partition object: that of a topic which is made again begins at 0.
         self._end_offsets: Counter[Partition] = Counter()
 
-    def produce(self, node: Node, context: RequestContext, request: ProduceRequest) -> ProduceResponse:
+    def produce(self, services: Services, context: RequestContext, request: ProduceRequest) -> ProduceResponse:
         return ProduceResponse(
             responses=[
                 TopicProduceResponse(
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partition_responses=[
-                        self._take(_partition(node, context.api_version, topic, data.index), data)
+                        self._take(_partition(services, context.api_version, topic, data.index), data)
                         for data in topic.partition_data
                     ],
                 )
@@ -55,14 +55,16 @@ class Sink:
             ]
         )
 
-    def list_offsets(self, node: Node, _context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def list_offsets(
+        self, services: Services, _context: RequestContext, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse:
         """The end of each partition, whatever was asked for."""
         return ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=[
-                        self._end(node, TopicName(topic.name), PartitionIndex(wanted.partition_index))
+                        self._end(services, TopicName(topic.name), PartitionIndex(wanted.partition_index))
                         for wanted in topic.partitions
                     ],
                 )
@@ -76,17 +78,17 @@ class Sink:
         self._end_offsets[partition] = base_offset + read_header(data.records).last_offset_delta + 1
         return PartitionProduceResponse(index=data.index, base_offset=base_offset, log_start_offset=0)
 
-    def _end(self, node: Node, topic: TopicName, index: PartitionIndex) -> ListOffsetsPartitionResponse:
-        partition = node.partitions.led(topic, index)
+    def _end(self, services: Services, topic: TopicName, index: PartitionIndex) -> ListOffsetsPartitionResponse:
+        partition = services.partitions.led(topic, index)
         return ListOffsetsPartitionResponse(
             partition_index=index, offset=self._end_offsets[partition], leader_epoch=partition.leader_epoch
         )
 
 
-def _partition(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
+def _partition(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     if api_version >= _TOPIC_IDS_FROM:
-        return node.partitions.led_by_id(topic.topic_id, index)
-    return node.partitions.led(TopicName(topic.name), PartitionIndex(index))
+        return services.partitions.led_by_id(topic.topic_id, index)
+    return services.partitions.led(TopicName(topic.name), PartitionIndex(index))
 
 
 def main() -> None:

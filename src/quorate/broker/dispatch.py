@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Coroutine
 from struct import Struct
 from typing import Any
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.handlers import APIS
 from quorate.broker.handlers.api_versions import unsupported_version_response
 from quorate.broker.large_requests import (
@@ -23,6 +23,7 @@ from quorate.broker.large_requests import (
     parts_of,
 )
 from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.errors import ProtocolError, TooManyElements
@@ -124,8 +125,8 @@ class Dispatcher:
         )
         parts = parts_of(api, request) if api.parts else None
         if parts is not None:
-            return self._node.large_requests.answer_in_parts(self._node, api, parts, context, request)
-        return api.handle(self._node, context, request)
+            return self._node.large_requests.answer_in_parts(self._node.services, api, parts, context, request)
+        return api.handle(self._node.services, context, request)
 
     async def _finish_large(
         self,

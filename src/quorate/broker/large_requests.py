@@ -7,12 +7,14 @@ requests are worked on at a time, so that the memory of many of them is that of 
 import asyncio
 from collections.abc import Awaitable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
-from quorate.broker.api import Api, RequestContext
+from quorate.broker.api import Api
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
+from quorate.broker.services import Services
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.turns import Turns
 from quorate.protocol.codec import decode_part
@@ -20,9 +22,6 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import RequestHeader, encode_response
 from quorate.protocol.schema import Message, Request, Response, fields_of
 from quorate.transport.outbox import Reply
-
-if TYPE_CHECKING:
-    from quorate.broker.node import Node
 
 #: A frame up to this size is decoded where it is, in a few milliseconds at most.
 LARGE_FRAME_BYTES = 32 * 1024
@@ -33,7 +32,7 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: Of all requests together that wait to be decoded.
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 #: Two, so that one that has to wait for other nodes does not keep all others waiting.
-_ANSWERED_AT_ONCE = 2
+ANSWERED_AT_ONCE = 2
 #: How long others wait at most for a request whose elements are slow to answer. Clients wait half a minute by default.
 _SLOW_S = 20.0
 #: An answer with more elements than this is encoded by a worker.
@@ -49,9 +48,7 @@ class LargeRequests:
         self._executor = executor
         self._turns = turns
         self._decoding = asyncio.Lock()
-        self._answering = asyncio.Semaphore(_ANSWERED_AT_ONCE)
-        #: To be held while a long answer is made of a short request, which is made of thousands of objects at first.
-        self.describing = asyncio.Semaphore(_ANSWERED_AT_ONCE)
+        self._answering = asyncio.Semaphore(ANSWERED_AT_ONCE)
         self._waiting_bytes = 0
         self._turn_to_decode = asyncio.Lock()
         #: Requests in parts that are decoded and not answered yet.
@@ -61,7 +58,7 @@ class LargeRequests:
     @property
     def has_enough(self) -> bool:
         """Whether a further request in parts would only wait: its frame takes a fraction of its elements' memory."""
-        return self.to_answer > _ANSWERED_AT_ONCE
+        return self.to_answer > ANSWERED_AT_ONCE
 
     def decode(self, api: Api, header: RequestHeader, frame: memoryview) -> Awaitable[Request]:
         """The request, when a worker has made it. The frame is copied here: the connection reads its next into it."""
@@ -94,22 +91,22 @@ class LargeRequests:
             done.exception()  # Whoever waited for it may have gone, and nobody else needs to know of it.
 
     def answer_in_parts(
-        self, node: "Node", api: Api, parts: Parts, context: RequestContext, request: Request
+        self, services: Services, api: Api, parts: Parts, context: RequestContext, request: Request
     ) -> Awaitable[Response]:
         self.to_answer += 1
-        answering = self._loop.create_task(self._answer(node, api, parts, context, request))
+        answering = self._loop.create_task(self._answer(services, api, parts, context, request))
         answering.add_done_callback(self._note_answered)
         return answering
 
     async def _answer(
-        self, node: "Node", api: Api, parts: Parts, context: RequestContext, request: Request
+        self, services: Services, api: Api, parts: Parts, context: RequestContext, request: Request
     ) -> Response:
         answers: list[tuple[Part, Response]] = []
         async with self._answering:
             context = msgspec.structs.replace(context, deadline_s=self._loop.time() + _SLOW_S)
             for part in cut(request, parts):
                 await self._turns.next()
-                result = api.handle(node, context, part.request)
+                result = api.handle(services, context, part.request)
                 if not isinstance(result, Response):
                     result = await cast(Awaitable[Response], result)
                 answers.append((part, result))

@@ -7,7 +7,6 @@ and the random source. Handlers get the node and use its parts.
 import asyncio
 import logging
 import posixpath
-from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from random import Random
@@ -20,13 +19,14 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.descriptors import DescriptorWatch
 from quorate.broker.fetch.sessions import FetchSessions
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
-from quorate.broker.large_requests import LargeRequests
+from quorate.broker.large_requests import ANSWERED_AT_ONCE, LargeRequests
 from quorate.broker.loop_watchdog import LoopHolds
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.broker.quotas.usage_window import WindowConfig
+from quorate.broker.services import Services
 from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
@@ -37,11 +37,7 @@ from quorate.kernel.clock import Clock
 from quorate.kernel.conditions import Conditions
 from quorate.kernel.disk import Disk
 from quorate.kernel.durability import Durability
-from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_NODE, NodeId
-from quorate.kernel.topic_names import is_reserved
 from quorate.kernel.turns import Turns
-from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import broker_value
@@ -136,9 +132,7 @@ class Node:
             slots=self.int_config("max.incremental.fetch.session.cache.slots"),
             new_session_id=lambda: self.random.randrange(1, 2**31),
         )
-        self.fetch_max_bytes = self.int_config("fetch.max.bytes")
         self.quotas = self._make_quotas()
-        self.auto_creates_topics = bool(self.broker_config("auto.create.topics.enable"))
         coordination = CoordinatorEnvironment(
             node_id=config.node_id,
             metadata=self.metadata,
@@ -158,14 +152,42 @@ class Node:
         await self._registration.begin()
 
     def _start_transactions(self, coordination: CoordinatorEnvironment) -> None:
-        self.peer_requests = PeerRequests(self)
+        self.peer_requests = PeerRequests(self.config.node_id, self.quorum)
         self.transactions = TransactionCoordinator(coordination, self.peer_requests, self.producer_ids.take)
         self.producer_turns = ProducerTurns(self.loop)
         self.transaction_verifier = TransactionVerifier(
             self.peer_requests, self.transactions.known_coordinator, self.loop
         )
+        self.services = self._make_services()
+        self.peer_requests.open(self.services)
         self.transactions.start()
-        self.quorum.serve_requests(self.peer_requests)
+
+    def _make_services(self) -> Services:
+        return Services(
+            loop=self.loop,
+            clock=self.clock,
+            disk=self.disk,
+            executor=self.executor,
+            turns=self.turns,
+            node_id=self.config.node_id,
+            data_dir=self.config.data_dir,
+            view=self.view,
+            conditions=self.conditions,
+            metadata=self.metadata,
+            quorum=self.quorum,
+            partitions=self.partitions,
+            groups=self.groups,
+            transactions=self.transactions,
+            transaction_verifier=self.transaction_verifier,
+            producer_turns=self.producer_turns,
+            producer_ids=self.producer_ids,
+            record_opening=self.record_opening,
+            fetch_sessions=self.fetch_sessions,
+            quotas=self.quotas,
+            describing=asyncio.Semaphore(ANSWERED_AT_ONCE),
+            fetch_max_bytes=self.int_config("fetch.max.bytes"),
+            auto_creates_topics=bool(self.broker_config("auto.create.topics.enable")),
+        )
 
     def _read_quorum_files(self) -> RaftStorage:
         config = self.config
@@ -328,17 +350,6 @@ class Node:
             group_commit=self.group_commit,
         )
 
-    @property
-    def has_peers(self) -> bool:
-        """Whether there are other nodes that could lead what this one is asked about."""
-        return len(self.metadata.image.brokers) > 1
-
-    @property
-    def controller_id(self) -> NodeId:
-        """Whom clients take for the controller. Any node would do: all of them pass commands on."""
-        leader = self.quorum.leader
-        return NO_NODE if leader is None else leader.node_id
-
     def fail(self, error: Exception) -> None:
         """The node cannot go on: what runs it is to end it."""
         if self.failure is None:
@@ -372,16 +383,6 @@ class Node:
         await self.group_commit.wait_until_idle()
         await self.partitions.close()
         await self.quorum.stop()
-
-    async def auto_create_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Make topics that a client asked for; returns why not for those that could not be made."""
-        allowed = [name for name in names if not is_reserved(name)]
-        outcomes = await self.metadata.submit([CreateTopic(name=name) for name in allowed])
-        return {
-            name: outcome.code
-            for name, outcome in zip(allowed, outcomes, strict=True)
-            if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
-        }
 
     def broker_config(self, name: str) -> ConfigValue:
         return broker_value(self.metadata.image, self.view, name)

@@ -5,18 +5,18 @@ A request travels as its API key, its version and its body, and is served by the
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
-from quorate.broker.api import RequestContext
+from quorate.broker.handlers import APIS
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.ids import NodeId
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
+from quorate.quorum.quorum import Quorum
 from quorate.transport.peers.errors import PeerProtocolError, PeerTimeout
-
-if TYPE_CHECKING:
-    from quorate.broker.node import Node
 
 ResponseType = TypeVar("ResponseType", bound=Response)
 
@@ -26,17 +26,24 @@ _SERVED = frozenset({ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS})
 
 
 class PeerRequests:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, node_id: NodeId, quorum: Quorum) -> None:
+        self._node_id = node_id
+        self._quorum = quorum
+        self._services: Services | None = None
+
+    def open(self, services: Services) -> None:
+        """Serve requests from now on. What this node asks is part of what it serves with, so that comes second."""
+        self._services = services
+        self._quorum.serve_requests(self)
 
     async def ask(
         self, node_id: NodeId, request: Request, version: int, response_type: type[ResponseType], timeout_ms: float
     ) -> ResponseType:
         """The node's answer; this node answers itself. Raises ``PeerError`` where there is none."""
-        if node_id == self._node.config.node_id:
+        if node_id == self._node_id:
             return cast(ResponseType, await self._ask_self(request, version, timeout_ms))
         payload = b"".join([_START.pack(request.API_KEY, version), *encode(request, version)])
-        return decode(response_type, await self._node.quorum.call_peer(node_id, payload, timeout_ms), version)
+        return decode(response_type, await self._quorum.call_peer(node_id, payload, timeout_ms), version)
 
     async def _ask_self(self, request: Request, version: int, timeout_ms: float) -> Response:
         try:
@@ -50,19 +57,15 @@ class PeerRequests:
         return b"".join(encode(await self._handle(request, version), version))
 
     async def _handle(self, request: Request, version: int) -> Response:
-        from quorate.broker.handlers import APIS
-
+        assert self._services is not None, "nobody asks before the node serves"
         context = RequestContext(api_version=version, client_id="peer", client_host="")
-        result = APIS[request.API_KEY].handle(self._node, context, request)
+        result = APIS[request.API_KEY].handle(self._services, context, request)
         response = result if isinstance(result, Response) else await cast("asyncio.Future[Response | None]", result)
         assert response is not None
         return response
 
 
 def _read(payload: bytes) -> tuple[Request, int]:
-    # Imported late: the handlers know the node, which is made of this.
-    from quorate.broker.handlers import APIS
-
     if len(payload) < _START.size:
         raise PeerProtocolError("a Kafka request without its API key")
     api_key, version = _START.unpack_from(payload)

@@ -5,21 +5,18 @@ in slices.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.replication.partition import Partition
 from quorate.storage.segment import NO_TIMESTAMP
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
 
-if TYPE_CHECKING:
-    from quorate.broker.node import Node
-
 
 class TimeLookup:
-    def __init__(self, node: "Node", partition: Partition, deadline_s: float | None) -> None:
+    def __init__(self, services: Services, partition: Partition, deadline_s: float | None) -> None:
         """From the deadline on, in the loop's time, what is not found yet is given up."""
-        self._node = node
+        self._services = services
         self._partition = partition
         self._reign = partition.leader_epoch
         self._deadline_s = deadline_s
@@ -44,12 +41,12 @@ class TimeLookup:
 
     async def _highest(self) -> int:
         highest = NO_TIMESTAMP
-        async for timestamp_ms in self._node.turns.sliced(self._partition.log.highest_timestamps()):
+        async for timestamp_ms in self._services.turns.sliced(self._partition.log.highest_timestamps()):
             highest = max(highest, timestamp_ms)
         return highest
 
     async def _search(self, timestamp_ms: int) -> TimestampedOffset | None:
-        async for probe in self._node.turns.sliced(self._partition.log.probes_for_timestamp(timestamp_ms)):
+        async for probe in self._services.turns.sliced(self._partition.log.probes_for_timestamp(timestamp_ms)):
             found = None if probe is None else await self._look(probe)
             if found is not None:
                 return found
@@ -60,7 +57,7 @@ class TimeLookup:
         while found is None and not probe.is_over:
             if self._deadline_s is not None and asyncio.get_running_loop().time() >= self._deadline_s:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-            found = await self._node.record_opening.step(probe)
+            found = await self._services.record_opening.step(probe)
         return found
 
     def _require_reign(self) -> None:

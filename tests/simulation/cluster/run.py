@@ -100,7 +100,7 @@ def _is_live(cluster: SimulatedCluster) -> bool:
 
 def _knows(member: Member, leader: Member) -> bool:
     node = member.running_node
-    return node is not None and node.controller_id == leader.node_id
+    return node is not None and node.services.controller_id == leader.node_id
 
 
 async def _everything_works(cluster: SimulatedCluster) -> None:

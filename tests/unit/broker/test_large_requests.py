@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from quorate.broker.handlers import APIS
@@ -231,7 +232,7 @@ def test_a_topic_of_many_partitions_is_described_in_turns() -> None:
         topic = CreatableTopic(name="big", num_partitions=12 * SLICE_ELEMENTS, replication_factor=1)
         await node.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, CreateTopicsResponse)
         turns = CountedTurns(asyncio.get_running_loop())
-        node.node.turns = turns
+        msgspec.structs.force_setattr(node.node.services, "turns", turns)
         answer = await node.call(MetadataRequest(topics=None), 8, MetadataResponse)
 
         indexes = [partition.partition_index for partition in answer.topics[0].partitions]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from quorate.broker.fetch.sessions import FetchTarget
 from quorate.broker.leader_hints import leader_hint
-from quorate.broker.node import Node
+from quorate.broker.services import Services
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.file_region import FileRegion
@@ -34,7 +34,7 @@ class PartitionReads:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         targets: Sequence[FetchTarget],
         *,
         api_version: int,
@@ -43,7 +43,7 @@ class PartitionReads:
         isolation_level: int,
         rack_id: str,
     ) -> None:
-        self._node = node
+        self._services = services
         self._targets = targets
         self._uses_topic_ids = api_version >= TOPIC_IDS_FROM
         self._gives_hints = api_version >= _HINTS_FROM
@@ -97,10 +97,10 @@ class PartitionReads:
 
     def wait(self, max_wait_ms: int) -> "asyncio.Future[None]":
         """Watch the partitions from this moment on; the future is done when there is enough, or the time is up."""
-        self._enough = self._node.loop.create_future()
+        self._enough = self._services.loop.create_future()
         self._enough.add_done_callback(self._end_watch)
         wait_s = max(max_wait_ms / 1000, WAIT_S) if self._held_up else max_wait_ms / 1000
-        self._timer = self._node.loop.call_later(wait_s, self.stop_waiting)
+        self._timer = self._services.loop.call_later(wait_s, self.stop_waiting)
         for partition in self._positions:
             partition.watch(self)
         return self._enough
@@ -109,7 +109,7 @@ class PartitionReads:
         self._changed.update(self._positions[partition])
         if not self._wake_scheduled and not self._is_reading:
             self._wake_scheduled = True
-            self._node.loop.call_soon(self._read_changed)
+            self._services.loop.call_soon(self._read_changed)
 
     def _read_changed(self) -> None:
         self._wake_scheduled = False
@@ -139,9 +139,9 @@ class PartitionReads:
         self._held_up.pop(position, None)
         try:
             if self._uses_topic_ids:
-                partition = self._node.partitions.replica_by_id(target.topic_id, index)
+                partition = self._services.partitions.replica_by_id(target.topic_id, index)
             else:
-                partition = self._node.partitions.replica(TopicName(target.topic), PartitionIndex(index))
+                partition = self._services.partitions.replica(TopicName(target.topic), PartitionIndex(index))
             if partition.leading is None and (not self._rack_id or partition.following is None):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
@@ -171,7 +171,7 @@ class PartitionReads:
 
     def _hint(self, target: FetchTarget, error: ErrorCode) -> LeaderIdAndEpoch:
         if self._gives_hints:
-            image = self._node.metadata.image
+            image = self._services.metadata.image
             name = target.topic or image.topic_names.get(TopicId(target.topic_id), "")
             leader = leader_hint(image, name, target.request.partition, error)
             if leader is not None:
@@ -211,7 +211,7 @@ class PartitionReads:
         leading = partition.leading
         if not self._rack_id or leading is None:
             return None
-        brokers = self._node.metadata.image.brokers
+        brokers = self._services.metadata.image.brokers
         near = [node for node in sorted(leading.isr) if node in brokers and brokers[node].rack == self._rack_id]
         return near[0] if near and leading.leader.node_id not in near else None
 

@@ -7,8 +7,9 @@ once (KIP-890).
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -35,16 +36,16 @@ _ABORTABLE_FROM = 5
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: AddPartitionsToTxnRequest) -> HandlerResult:
     if context.api_version >= _BATCHED_FROM:
-        return _handle_batch(node, context, request)
-    return _handle_one(node, context, request)
+        return _handle_batch(services, context, request)
+    return _handle_one(services, context, request)
 
 
 async def _handle_batch(
-    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
+    services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    answers = await asyncio.gather(*(_answer(node, context, transaction) for transaction in request.transactions))
+    answers = await asyncio.gather(*(_answer(services, context, transaction) for transaction in request.transactions))
     results = [
         AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id, topic_results=_topic_results(transaction.topics, errors)
@@ -55,7 +56,7 @@ async def _handle_batch(
 
 
 async def _handle_one(
-    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
+    services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -63,21 +64,21 @@ async def _handle_one(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    errors = await _answer(node, context, transaction)
+    errors = await _answer(services, context, transaction)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topic_results(transaction.topics, errors))
 
 
-async def _answer(node: Node, context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Errors:
+async def _answer(services: Services, context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Errors:
     partitions = frozenset(_partitions(transaction.topics))
     if not transaction.transactional_id:
         return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     if transaction.verify_only:
-        return await _verify(node, context, transaction, partitions)
-    return await _add(node, context, transaction, partitions)
+        return await _verify(services, context, transaction, partitions)
+    return await _add(services, context, transaction, partitions)
 
 
 async def _verify(
-    node: Node,
+    services: Services,
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     partitions: frozenset[TopicPartition],
@@ -88,7 +89,7 @@ async def _verify(
         producer_epoch=ProducerEpoch(transaction.producer_epoch),
         partitions=partitions,
     )
-    result = await node.transactions.ask(command, VerifyPartitionsResult)
+    result = await services.transactions.ask(command, VerifyPartitionsResult)
     if result.error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, result.error)
     missing = ErrorCode.TRANSACTION_ABORTABLE if context.api_version >= _ABORTABLE_FROM else ErrorCode.INVALID_TXN_STATE
@@ -96,12 +97,12 @@ async def _verify(
 
 
 async def _add(
-    node: Node,
+    services: Services,
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     partitions: frozenset[TopicPartition],
 ) -> Errors:
-    image = node.metadata.image
+    image = services.metadata.image
     unknown = {partition for partition in partitions if image.partition(*partition) is None}
     if unknown:
         # All or nothing: those that could be added are not.
@@ -118,7 +119,7 @@ async def _add(
         partitions=partitions,
         client_version=EPOCH_PER_TRANSACTION if context.api_version >= _BATCHED_FROM else 0,
     )
-    error = (await node.transactions.ask(command, AddPartitionsResult)).error
+    error = (await services.transactions.ask(command, AddPartitionsResult)).error
     if error is ErrorCode.PRODUCER_FENCED and context.api_version < _PRODUCER_FENCED_FROM:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return dict.fromkeys(partitions, error)

@@ -3,9 +3,10 @@
 Gap: an address must be one; Apache Kafka also takes host names.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.core.commands import AlterClientQuota, QuotaChange
 from quorate.metadata.core.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
@@ -18,11 +19,11 @@ from quorate.protocol.messages.alter_client_quotas import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: AlterClientQuotasRequest) -> HandlerResult:
-    return _alter_all(node, request)
+def handle(services: Services, context: RequestContext, request: AlterClientQuotasRequest) -> HandlerResult:
+    return _alter_all(services, request)
 
 
-async def _alter_all(node: Node, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def _alter_all(services: Services, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     commands: dict[QuotaEntity, AlterClientQuota] = {}
     repeated: set[QuotaEntity] = set()
     for entry in request.entries:
@@ -32,7 +33,9 @@ async def _alter_all(node: Node, request: AlterClientQuotasRequest) -> AlterClie
             repeated.add(entity)
         commands[entity] = command
     wanted = {entity: command for entity, command in commands.items() if entity not in repeated}
-    outcomes = await node.metadata.submit(list(wanted.values()), validate_only=request.validate_only) if wanted else []
+    outcomes = (
+        await services.metadata.submit(list(wanted.values()), validate_only=request.validate_only) if wanted else []
+    )
     errors = {
         entity: outcome for entity, outcome in zip(wanted, outcomes, strict=True) if isinstance(outcome, KafkaError)
     }

@@ -1,9 +1,10 @@
 """AlterConfigs, versions 0 to 2: replaces all configs of a resource. Deprecated in Kafka, still sent by older tools."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.config_resources import alter_resource
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.metadata.core.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -13,22 +14,24 @@ from quorate.protocol.messages.alter_configs import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: AlterConfigsRequest) -> HandlerResult:
-    return _alter_all(node, request)
+def handle(services: Services, context: RequestContext, request: AlterConfigsRequest) -> HandlerResult:
+    return _alter_all(services, request)
 
 
-async def _alter_all(node: Node, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def _alter_all(services: Services, request: AlterConfigsRequest) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=[await _alter(node, resource, request.validate_only) for resource in request.resources]
+        responses=[await _alter(services, resource, request.validate_only) for resource in request.resources]
     )
 
 
-async def _alter(node: Node, resource: AlterConfigsResource, validate_only: bool) -> AlterConfigsResourceResponse:
+async def _alter(
+    services: Services, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
     changes = [
         ConfigChange(key=config.name, operation=ConfigOperation.SET, value=config.value) for config in resource.configs
     ]
     error = await alter_resource(
-        node.metadata,
+        services.metadata,
         resource.resource_type,
         resource.resource_name,
         changes,

@@ -1,7 +1,8 @@
 """AlterPartitionReassignments, versions 0 to 1: partitions get other replicas, or a reassignment is cancelled."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
 from quorate.metadata.core.commands import AlterPartitionReassignments, PartitionReassignment
@@ -13,16 +14,18 @@ from quorate.protocol.messages.alter_partition_reassignments import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> HandlerResult:
-    return _alter(node, request)
+def handle(services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> HandlerResult:
+    return _alter(services, request)
 
 
-async def _alter(node: Node, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+async def _alter(
+    services: Services, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
     command = AlterPartitionReassignments(
         reassignments=_reassignments(request),
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
-    (outcome,) = await node.metadata.submit([command])
+    (outcome,) = await services.metadata.submit([command])
     if isinstance(outcome, KafkaError):
         return AlterPartitionReassignmentsResponse(error_code=outcome.code, error_message=outcome.message)
     by_topic: dict[TopicName, list[ReassignablePartitionResponse]] = {}

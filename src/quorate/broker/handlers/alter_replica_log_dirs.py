@@ -3,8 +3,9 @@
 Tools that move replicas name the directory that DescribeLogDirs has told them, and must not fail over it.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.messages.alter_replica_log_dirs import (
@@ -15,7 +16,7 @@ from quorate.protocol.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -23,7 +24,7 @@ def handle(node: Node, context: RequestContext, request: AlterReplicaLogDirsRequ
                 partitions=[
                     AlterReplicaLogDirPartitionResult(
                         partition_index=index,
-                        error_code=_outcome(node, directory.path, TopicName(topic.name), PartitionIndex(index)),
+                        error_code=_outcome(services, directory.path, TopicName(topic.name), PartitionIndex(index)),
                     )
                     for index in topic.partitions
                 ],
@@ -34,11 +35,11 @@ def handle(node: Node, context: RequestContext, request: AlterReplicaLogDirsRequ
     )
 
 
-def _outcome(node: Node, path: str, topic: TopicName, index: PartitionIndex) -> ErrorCode:
-    if path != node.config.data_dir:
+def _outcome(services: Services, path: str, topic: TopicName, index: PartitionIndex) -> ErrorCode:
+    if path != services.data_dir:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        node.partitions.replica(topic, index)
+        services.partitions.replica(topic, index)
     except KafkaError as error:
         # The name that this API has kept for it.
         is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -2,8 +2,9 @@
 
 from functools import cache
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.messages.api_versions import (
     ApiVersion,
@@ -19,13 +20,13 @@ _FEATURES = {"group.version": 1, "transaction.version": 2}
 _FEATURES_MAY_BE_OFF_FROM = 4
 
 
-def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: ApiVersionsRequest) -> HandlerResult:
     if context.api_version >= 3 and not (request.client_software_name and request.client_software_version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
         api_keys=_served(),
         supported_features=_supported_features(context.api_version),
-        finalized_features_epoch=node.metadata.image.version,
+        finalized_features_epoch=services.metadata.image.version,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in _FEATURES.items()

@@ -5,9 +5,10 @@ Gap: authorized operations are not reported.
 
 import asyncio
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.consumer.commands import (
     DescribeConsumerGroup,
     DescribeConsumerGroupResult,
@@ -30,20 +31,20 @@ _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
 
 
-def handle(node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest) -> HandlerResult:
-    return _describe(node, request)
+def handle(services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest) -> HandlerResult:
+    return _describe(services, request)
 
 
-async def _describe(node: Node, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = await asyncio.gather(*(_describe_one(node, GroupId(name)) for name in request.group_ids))
+async def _describe(services: Services, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+    groups = await asyncio.gather(*(_describe_one(services, GroupId(name)) for name in request.group_ids))
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _describe_one(node: Node, group_id: GroupId) -> DescribedGroup:
+async def _describe_one(services: Services, group_id: GroupId) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID, error_message=None, group_id=group_id)
-    result = await node.groups.ask(group_id, DescribeConsumerGroup(group_id=group_id), DescribeConsumerGroupResult)
-    image = node.metadata.image
+    result = await services.groups.ask(group_id, DescribeConsumerGroup(group_id=group_id), DescribeConsumerGroupResult)
+    image = services.metadata.image
     return DescribedGroup(
         error_code=result.error,
         error_message=result.message,

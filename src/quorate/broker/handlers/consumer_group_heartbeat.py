@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat, versions 0 to 1: a member of a consumer group joins, stays, gets partitions, or leaves."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
 from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions, by_topic
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
@@ -16,12 +17,12 @@ _UNCHANGED = -1
 _MEMBER_CHOOSES_ID_FROM = 1
 
 
-def handle(node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
-    return _heartbeat(node, context, request)
+def handle(services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HandlerResult:
+    return _heartbeat(services, context, request)
 
 
 async def _heartbeat(
-    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     command = ConsumerGroupHeartbeat(
@@ -39,7 +40,7 @@ async def _heartbeat(
         client_host=f"/{context.client_host}",
         chooses_member_id=context.api_version >= _MEMBER_CHOOSES_ID_FROM,
     )
-    result = await node.groups.heartbeat(command)
+    result = await services.groups.heartbeat(command)
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.message,

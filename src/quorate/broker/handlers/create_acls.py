@@ -1,12 +1,13 @@
 """CreateAcls, versions 1 to 3: there is no authorizer that would heed them, so none is taken."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.handlers.describe_acls import NO_AUTHORIZER
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle(node: Node, context: RequestContext, request: CreateAclsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: CreateAclsRequest) -> HandlerResult:
     refused = AclCreationResult(error_code=NO_AUTHORIZER.code, error_message=NO_AUTHORIZER.message)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 

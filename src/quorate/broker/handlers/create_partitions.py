@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.handlers.create_topics import MAX_NEW_PARTITIONS, TOO_MANY_PARTITIONS
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
 from quorate.metadata.core.commands import CreatePartitions
@@ -18,17 +19,17 @@ from quorate.protocol.messages.create_partitions import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> HandlerResult:
-    return _create(node, request)
+def handle(services: Services, context: RequestContext, request: CreatePartitionsRequest) -> HandlerResult:
+    return _create(services, request)
 
 
-async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def _create(services: Services, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
     outcomes: Sequence[Answer | KafkaError] = [TOO_MANY_PARTITIONS] * len(distinct)
-    if _new_partitions(node, distinct) <= MAX_NEW_PARTITIONS:
+    if _new_partitions(services, distinct) <= MAX_NEW_PARTITIONS:
         commands = [_command(topic) for topic in distinct]
-        outcomes = await node.metadata.submit(commands, validate_only=request.validate_only)
+        outcomes = await services.metadata.submit(commands, validate_only=request.validate_only)
     results = [
         CreatePartitionsTopicResult(name=topic.name, error_code=outcome.code, error_message=outcome.message)
         if isinstance(outcome, KafkaError)
@@ -45,8 +46,8 @@ async def _create(node: Node, request: CreatePartitionsRequest) -> CreatePartiti
     return CreatePartitionsResponse(results=results + twice)
 
 
-def _new_partitions(node: Node, topics: Sequence[CreatePartitionsTopic]) -> int:
-    known = node.metadata.image.topics
+def _new_partitions(services: Services, topics: Sequence[CreatePartitionsTopic]) -> int:
+    known = services.metadata.image.topics
     counts = ((topic.count, known.get(TopicName(topic.name))) for topic in topics)
     return sum(max(0, count - len(topic.partitions)) for count, topic in counts if topic is not None)
 

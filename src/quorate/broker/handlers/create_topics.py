@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex
 from quorate.metadata.core.commands import CreateTopic
@@ -28,25 +29,27 @@ TOO_MANY_PARTITIONS = KafkaError(
 ShownConfigs = dict[frozenset[tuple[str, str]], Sequence[CreatableTopicConfigs]]
 
 
-def handle(node: Node, context: RequestContext, request: CreateTopicsRequest) -> HandlerResult:
-    return _create(node, request)
+def handle(services: Services, context: RequestContext, request: CreateTopicsRequest) -> HandlerResult:
+    return _create(services, request)
 
 
-async def _create(node: Node, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def _create(services: Services, request: CreateTopicsRequest) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
-    if _partition_count(node, distinct) > MAX_NEW_PARTITIONS:
-        results = [_result(node, topic.name, TOO_MANY_PARTITIONS, {}) for topic in distinct]
+    if _partition_count(services, distinct) > MAX_NEW_PARTITIONS:
+        results = [_result(services, topic.name, TOO_MANY_PARTITIONS, {}) for topic in distinct]
         return CreateTopicsResponse(topics=results + _twice_named(named))
-    outcomes = await node.metadata.submit([_command(topic) for topic in distinct], validate_only=request.validate_only)
+    outcomes = await services.metadata.submit(
+        [_command(topic) for topic in distinct], validate_only=request.validate_only
+    )
     answered = zip((topic.name for topic in distinct), outcomes, strict=True)
     shown: ShownConfigs = {}
-    results = [_result(node, name, outcome, shown) async for name, outcome in node.turns.sliced(answered)]
+    results = [_result(services, name, outcome, shown) async for name, outcome in services.turns.sliced(answered)]
     return CreateTopicsResponse(topics=results + _twice_named(named))
 
 
-def _partition_count(node: Node, topics: Sequence[CreatableTopic]) -> int:
-    default = node.int_config("num.partitions")
+def _partition_count(services: Services, topics: Sequence[CreatableTopic]) -> int:
+    default = services.int_config("num.partitions")
     return sum(
         len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default) for topic in topics
     )
@@ -66,7 +69,7 @@ def _command(topic: CreatableTopic) -> CreateTopic:
     )
 
 
-def _result(node: Node, name: str, outcome: Answer | KafkaError, shown: ShownConfigs) -> CreatableTopicResult:
+def _result(services: Services, name: str, outcome: Answer | KafkaError, shown: ShownConfigs) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
     topic = outcome.topic
@@ -77,15 +80,15 @@ def _result(node: Node, name: str, outcome: Answer | KafkaError, shown: ShownCon
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[PartitionIndex(0)].replicas),
-        configs=_configs(node, topic, shown),
+        configs=_configs(services, topic, shown),
     )
 
 
-def _configs(node: Node, topic: Topic, shown: ShownConfigs) -> Sequence[CreatableTopicConfigs]:
+def _configs(services: Services, topic: Topic, shown: ShownConfigs) -> Sequence[CreatableTopicConfigs]:
     """Most topics of a request have the same ones: these are made once."""
     own = frozenset(topic.configs.items())
     if own not in shown:
-        image, view = node.metadata.image, node.view
+        image, view = services.metadata.image, services.view
         definitions = shown_topic_configs(topic.configs)
         entries = (next(topic_entries(image, view, topic.configs, definition)) for definition in definitions)
         shown[own] = [

@@ -1,8 +1,9 @@
 """DeleteRecords, versions 0 to 2: moves the start of a log forward, up to the high watermark at most."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
@@ -15,23 +16,23 @@ from quorate.protocol.messages.delete_records import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(node, TopicName(topic.name), wanted) for wanted in topic.partitions],
+                partitions=[_delete(services, TopicName(topic.name), wanted) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _delete(node: Node, topic: TopicName, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(services: Services, topic: TopicName, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = node.partitions.led(topic, PartitionIndex(wanted.partition_index))
+        partition = services.partitions.led(topic, PartitionIndex(wanted.partition_index))
         if not partition.log.config.deletes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         low_watermark = partition.delete_records_before(Offset(wanted.offset))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, TopicId, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
@@ -28,11 +29,11 @@ class _Wanted(msgspec.Struct, frozen=True):
     error: KafkaError | None = None
 
 
-def handle(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: DeleteTopicsRequest) -> HandlerResult:
     asked: Sequence[DeleteTopicState] = request.topics
     if context.api_version < 6:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    return _delete(node, [_resolve(node.metadata.image, state) for state in asked])
+    return _delete(services, [_resolve(services.metadata.image, state) for state in asked])
 
 
 def _resolve(image: MetadataImage, state: DeleteTopicState) -> _Wanted:
@@ -52,9 +53,9 @@ def _resolve(image: MetadataImage, state: DeleteTopicState) -> _Wanted:
     return _Wanted(topic.name, topic.topic_id)
 
 
-async def _delete(node: Node, wanted: Sequence[_Wanted]) -> DeleteTopicsResponse:
+async def _delete(services: Services, wanted: Sequence[_Wanted]) -> DeleteTopicsResponse:
     deletable = [topic for topic in wanted if topic.error is None]
-    outcomes = await node.metadata.submit([DeleteTopic(topic_id=topic.topic_id) for topic in deletable])
+    outcomes = await services.metadata.submit([DeleteTopic(topic_id=topic.topic_id) for topic in deletable])
     refused = {
         topic.topic_id: outcome
         for topic, outcome in zip(deletable, outcomes, strict=True)

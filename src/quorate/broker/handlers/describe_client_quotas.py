@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import KafkaError
 from quorate.metadata.core.quota_entities import QuotaEntity
 from quorate.metadata.core.quota_filters import FilterComponent, matching_quotas
@@ -16,13 +17,13 @@ from quorate.protocol.messages.describe_client_quotas import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: DescribeClientQuotasRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: DescribeClientQuotasRequest) -> HandlerResult:
     components = [
         FilterComponent(entity_type=part.entity_type, match_type=part.match_type, name=part.match)
         for part in request.components
     ]
     try:
-        matching = matching_quotas(node.metadata.image.client_quotas, components, strict=request.strict)
+        matching = matching_quotas(services.metadata.image.client_quotas, components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     return DescribeClientQuotasResponse(

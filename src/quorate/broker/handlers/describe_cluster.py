@@ -1,7 +1,8 @@
 """DescribeCluster, versions 0 to 2. Gap: authorized operations are not reported."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -12,16 +13,16 @@ from quorate.protocol.messages.describe_cluster import (
 _BROKERS = 1
 
 
-def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: DescribeClusterRequest) -> HandlerResult:
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="The request was sent to a broker endpoint but asks for controllers.",
         )
-    image = node.metadata.image
+    image = services.metadata.image
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=node.controller_id,
+        controller_id=services.controller_id,
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,

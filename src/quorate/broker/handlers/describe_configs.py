@@ -6,10 +6,11 @@ Gap: loggers and client metrics have no configs here.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.config_resources import ResourceType, parse_broker_name, parse_resource_type
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, TopicName
 from quorate.metadata.core.broker_configs import BROKER_CONFIGS
@@ -35,13 +36,15 @@ from quorate.protocol.messages.describe_configs import (
 Entries = Callable[[ConfigDefinition], Iterable[ConfigEntry]]
 
 
-def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
-    return DescribeConfigsResponse(results=[_describe(node, request, resource) for resource in request.resources])
+def handle(services: Services, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
+    return DescribeConfigsResponse(results=[_describe(services, request, resource) for resource in request.resources])
 
 
-def _describe(node: Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(
+    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
     try:
-        definitions, entries = _resource(node, resource)
+        definitions, entries = _resource(services, resource)
     except KafkaError as error:
         return DescribeConfigsResult(
             error_code=error.code,
@@ -59,8 +62,8 @@ def _describe(node: Node, request: DescribeConfigsRequest, resource: DescribeCon
     )
 
 
-def _resource(node: Node, resource: DescribeConfigsResource) -> tuple[Mapping[str, ConfigDefinition], Entries]:
-    image, view = node.metadata.image, node.view
+def _resource(services: Services, resource: DescribeConfigsResource) -> tuple[Mapping[str, ConfigDefinition], Entries]:
+    image, view = services.metadata.image, services.view
     kind = parse_resource_type(resource.resource_type)
     if kind is ResourceType.GROUP:
         group_id = GroupId(resource.resource_name)

@@ -5,9 +5,10 @@ Gap: authorized operations are not reported.
 
 import asyncio
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult
 from quorate.kernel.clipped import clip
 from quorate.kernel.errors import ErrorCode
@@ -22,17 +23,19 @@ from quorate.protocol.messages.describe_groups import (
 _NOT_FOUND_FROM = 6
 
 
-def handle(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
-    return _describe(node, context, request)
+def handle(services: Services, context: RequestContext, request: DescribeGroupsRequest) -> HandlerResult:
+    return _describe(services, context, request)
 
 
-async def _describe(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = await asyncio.gather(*(_describe_one(node, context, GroupId(name)) for name in request.groups))
+async def _describe(
+    services: Services, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    groups = await asyncio.gather(*(_describe_one(services, context, GroupId(name)) for name in request.groups))
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe_one(node: Node, context: RequestContext, group_id: GroupId) -> DescribedGroup:
-    result = await node.groups.ask(group_id, DescribeGroup(group_id=group_id), DescribeGroupResult)
+async def _describe_one(services: Services, context: RequestContext, group_id: GroupId) -> DescribedGroup:
+    result = await services.groups.ask(group_id, DescribeGroup(group_id=group_id), DescribeGroupResult)
     error, message = result.error, None
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
         if context.api_version >= _NOT_FOUND_FROM:

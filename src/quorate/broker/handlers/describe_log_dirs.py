@@ -2,8 +2,9 @@
 
 from itertools import groupby
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.conditions import Severity
 from quorate.protocol.extensions import ReportedCondition, ReportingDescribeLogDirsResponse
 from quorate.protocol.messages.describe_log_dirs import (
@@ -14,11 +15,11 @@ from quorate.protocol.messages.describe_log_dirs import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
-    volume = node.disk.space(node.config.data_dir)
+def handle(services: Services, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
+    volume = services.disk.space(services.data_dir)
     folder = DescribeLogDirsResult(
-        log_dir=node.config.data_dir,
-        topics=_topics(node, request),
+        log_dir=services.data_dir,
+        topics=_topics(services, request),
         total_bytes=volume.total_bytes,
         usable_bytes=volume.free_bytes,
     )
@@ -29,12 +30,12 @@ def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest)
             is_problem=each.severity is Severity.PROBLEM,
             sentence=each.sentence,
         )
-        for each in node.conditions.reported()
+        for each in services.conditions.reported()
     ]
     return ReportingDescribeLogDirsResponse(results=[folder], conditions=conditions)
 
 
-def _topics(node: Node, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
+def _topics(services: Services, request: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
     """Those asked for; all where none are named."""
     wanted = None
     if request.topics is not None:
@@ -43,7 +44,7 @@ def _topics(node: Node, request: DescribeLogDirsRequest) -> list[DescribeLogDirs
             return []
     described = sorted(
         (partition.identity.topic, partition.identity.partition, partition.log.size_bytes)
-        for partition in node.partitions
+        for partition in services.partitions
         if wanted is None or (partition.identity.topic, partition.identity.partition) in wanted
     )
     return [

@@ -1,8 +1,9 @@
 """DescribeProducers, version 0: the producers that a partition knows, and where their open transactions begin."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.messages.describe_producers import (
@@ -14,21 +15,21 @@ from quorate.protocol.messages.describe_producers import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(node, TopicName(topic.name), index) for index in topic.partition_indexes],
+                partitions=[_describe(services, TopicName(topic.name), index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(node: Node, topic: TopicName, index: int) -> PartitionResponse:
+def _describe(services: Services, topic: TopicName, index: int) -> PartitionResponse:
     try:
-        producers = node.partitions.led(topic, PartitionIndex(index)).log.producers
+        producers = services.partitions.led(topic, PartitionIndex(index)).log.producers
     except KafkaError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
     return PartitionResponse(

@@ -3,8 +3,9 @@
 Learners are shown as observers. Nodes have one log each, so their directory ids are zero.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.address import parse_address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.topic_names import CLUSTER_METADATA
@@ -27,13 +28,15 @@ _NODES_VERSION = 2
 _TIMEOUT_MS = 3_000
 
 
-def handle(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> HandlerResult:
-    return _describe(node, context, request)
+def handle(services: Services, context: RequestContext, request: DescribeQuorumRequest) -> HandlerResult:
+    return _describe(services, context, request)
 
 
-async def _describe(node: Node, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+async def _describe(
+    services: Services, context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
     try:
-        description = await node.quorum.ask(Describe(), _TIMEOUT_MS)
+        description = await services.quorum.ask(Describe(), _TIMEOUT_MS)
     except NoQuorum:
         return DescribeQuorumResponse(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, error_message="The quorum has no leader that answers."
@@ -50,7 +53,7 @@ async def _describe(node: Node, context: RequestContext, request: DescribeQuorum
             )
             for topic in request.topics
         ],
-        nodes=_nodes(node) if context.api_version >= _NODES_VERSION else (),
+        nodes=_nodes(services) if context.api_version >= _NODES_VERSION else (),
     )
 
 
@@ -81,10 +84,10 @@ def _replica(member: MemberProgress) -> ReplicaState:
     )
 
 
-def _nodes(node: Node) -> list[QuorumNode]:
+def _nodes(services: Services) -> list[QuorumNode]:
     """Where each member listens for the others; a node by itself listens nowhere."""
     found = []
-    for member in node.quorum.driver.membership.members:
+    for member in services.quorum.driver.membership.members:
         listeners = []
         if member.address:
             address = parse_address(member.address)

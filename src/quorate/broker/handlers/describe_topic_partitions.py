@@ -3,8 +3,9 @@
 Gaps: authorized operations and eligible leader replicas are not reported.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, PartitionIndex, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
@@ -20,8 +21,8 @@ from quorate.protocol.messages.describe_topic_partitions import (
 _LARGEST_PAGE = 2000
 
 
-def handle(node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
-    image = node.metadata.image
+def handle(services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest) -> HandlerResult:
+    image = services.metadata.image
     names = sorted({topic.name for topic in request.topics} or image.topics)
     first_partition = 0
     if request.cursor is not None:

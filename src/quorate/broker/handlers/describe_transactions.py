@@ -3,9 +3,10 @@
 import asyncio
 from collections import defaultdict
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.transactions.core.commands import DescribeTransaction, DescribeTransactionResult
 from quorate.coordination.transactions.core.transaction import Transaction
 from quorate.kernel.errors import ErrorCode
@@ -18,22 +19,22 @@ from quorate.protocol.messages.describe_transactions import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
-    return _describe(node, request)
+def handle(services: Services, context: RequestContext, request: DescribeTransactionsRequest) -> HandlerResult:
+    return _describe(services, request)
 
 
-async def _describe(node: Node, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+async def _describe(services: Services, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     names = request.transactional_ids
     return DescribeTransactionsResponse(
-        transaction_states=await asyncio.gather(*(_describe_one(node, TransactionalId(name)) for name in names))
+        transaction_states=await asyncio.gather(*(_describe_one(services, TransactionalId(name)) for name in names))
     )
 
 
-async def _describe_one(node: Node, transactional_id: TransactionalId) -> TransactionState:
+async def _describe_one(services: Services, transactional_id: TransactionalId) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
     command = DescribeTransaction(transactional_id=transactional_id)
-    result = await node.transactions.ask(command, DescribeTransactionResult)
+    result = await services.transactions.ask(command, DescribeTransactionResult)
     transaction = result.transaction
     if transaction is None:
         return TransactionState(error_code=result.error, transactional_id=transactional_id)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
@@ -19,18 +20,18 @@ from quorate.protocol.messages.elect_leaders import (
 _TOP_LEVEL_ERROR_VERSION = 1
 
 
-def handle(node: Node, context: RequestContext, request: ElectLeadersRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: ElectLeadersRequest) -> HandlerResult:
     try:
         kind = ElectionKind(request.election_type)
     except ValueError:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return _elect(node, context, kind, _wanted(request))
+    return _elect(services, context, kind, _wanted(request))
 
 
 async def _elect(
-    node: Node, context: RequestContext, kind: ElectionKind, wanted: tuple[PartitionName, ...] | None
+    services: Services, context: RequestContext, kind: ElectionKind, wanted: tuple[PartitionName, ...] | None
 ) -> ElectLeadersResponse:
-    (outcome,) = await node.metadata.submit([ElectLeaders(kind=kind, partitions=wanted)])
+    (outcome,) = await services.metadata.submit([ElectLeaders(kind=kind, partitions=wanted)])
     if not isinstance(outcome, KafkaError):
         return ElectLeadersResponse(replica_election_results=_results(outcome.partitions))
     if context.api_version >= _TOP_LEVEL_ERROR_VERSION:

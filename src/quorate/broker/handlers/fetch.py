@@ -8,11 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.fetch.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
 from quorate.broker.fetch.sessions import FetchPlan
 from quorate.broker.leader_hints import endpoints
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import KafkaError
 from quorate.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -27,51 +28,51 @@ _ENDPOINTS_FROM = 16
 _READ_AT_ONCE = 1_000
 
 
-def handle(node: Node, context: RequestContext, request: FetchRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: FetchRequest) -> HandlerResult:
     uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
     try:
-        plan = node.fetch_sessions.plan(request, uses_topic_ids=uses_topic_ids, now_ms=node.clock.now_ms())
+        plan = services.fetch_sessions.plan(request, uses_topic_ids=uses_topic_ids, now_ms=services.clock.now_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     reads = PartitionReads(
-        node,
+        services,
         list(plan.targets.values()),
         api_version=context.api_version,
-        max_bytes=node.quotas.fetch_max_bytes(context, min(request.max_bytes, node.fetch_max_bytes)),
+        max_bytes=services.quotas.fetch_max_bytes(context, min(request.max_bytes, services.fetch_max_bytes)),
         min_bytes=request.min_bytes,
         isolation_level=request.isolation_level,
         rack_id=request.rack_id,
     )
     if len(plan.targets) > _READ_AT_ONCE:
-        return _respond_in_turns(node, context, plan, reads, request.max_wait_ms)
+        return _respond_in_turns(services, context, plan, reads, request.max_wait_ms)
     reads.read()
     if reads.is_enough or (request.max_wait_ms <= 0 and not reads.is_held_up):
-        return _response(node, context, plan, reads)
+        return _response(services, context, plan, reads)
     # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
-    return _respond_later(node, context, plan, reads, reads.wait(request.max_wait_ms))
+    return _respond_later(services, context, plan, reads, reads.wait(request.max_wait_ms))
 
 
 async def _respond_in_turns(
-    node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads, max_wait_ms: int
+    services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads, max_wait_ms: int
 ) -> FetchResponse:
-    await reads.read_in_turns(node.turns)
+    await reads.read_in_turns(services.turns)
     if reads.is_enough or (max_wait_ms <= 0 and not reads.is_held_up):
         reads.unwatch()
     else:
         await reads.wait(max_wait_ms)
         reads.end()
-    return _response(node, context, plan, reads)
+    return _response(services, context, plan, reads)
 
 
 async def _respond_later(
-    node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]"
+    services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]"
 ) -> FetchResponse:
     await enough
     reads.end()
-    return _response(node, context, plan, reads)
+    return _response(services, context, plan, reads)
 
 
-def _response(node: Node, context: RequestContext, plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
+def _response(services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
     session = plan.session
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
@@ -86,8 +87,8 @@ def _response(node: Node, context: RequestContext, plan: FetchPlan, reads: Parti
     leaders = [data.current_leader.leader_id for data in reads.results if data.current_leader is not NO_HINT]
     where: Sequence[NodeEndpoint] = ()
     if leaders and context.api_version >= _ENDPOINTS_FROM:
-        where = endpoints(node.metadata.image, leaders, NodeEndpoint)
-    throttle_time_ms = node.quotas.throttle_fetch(context, reads.size_bytes)
+        where = endpoints(services.metadata.image, leaders, NodeEndpoint)
+    throttle_time_ms = services.quotas.throttle_fetch(context, reads.size_bytes)
     if session is None:
         return FetchResponse(throttle_time_ms=throttle_time_ms, responses=topics, node_endpoints=where)
     session.move_to_the_end([key for key, data in zip(plan.targets, reads.results, strict=True) if data.records])

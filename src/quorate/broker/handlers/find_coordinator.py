@@ -4,9 +4,10 @@ Gap: there are no share groups yet; a question for their coordinators is refused
 instead of retrying.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, GroupId, TransactionalId
 from quorate.metadata.core.image import Broker
@@ -17,20 +18,20 @@ _TRANSACTION = 1
 _MANY_KEYS_FROM = 4
 
 
-def handle(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
     if context.api_version >= _MANY_KEYS_FROM:
-        return _find_many(node, request)
-    return _find_one(node, request)
+        return _find_many(services, request)
+    return _find_one(services, request)
 
 
-async def _find_many(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def _find_many(services: Services, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
-        coordinators=[await _find(node, request.key_type, key) for key in request.coordinator_keys]
+        coordinators=[await _find(services, request.key_type, key) for key in request.coordinator_keys]
     )
 
 
-async def _find_one(node: Node, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    found = await _find(node, request.key_type, request.key)
+async def _find_one(services: Services, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    found = await _find(services, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -40,9 +41,9 @@ async def _find_one(node: Node, request: FindCoordinatorRequest) -> FindCoordina
     )
 
 
-async def _find(node: Node, key_type: int, key: str) -> Coordinator:
+async def _find(services: Services, key_type: int, key: str) -> Coordinator:
     try:
-        broker = await _find_broker(node, key_type, key)
+        broker = await _find_broker(services, key_type, key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=NO_NODE, host="", port=-1, error_code=error.code, error_message=error.message
@@ -50,15 +51,15 @@ async def _find(node: Node, key_type: int, key: str) -> Coordinator:
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None)
 
 
-async def _find_broker(node: Node, key_type: int, key: str) -> Broker:
+async def _find_broker(services: Services, key_type: int, key: str) -> Broker:
     if key_type not in (_GROUP, _TRANSACTION):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Only consumer groups and transactions have a coordinator here.")
     if key_type == _TRANSACTION and not key:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id cannot be empty.")
-    await node.quorum.leader_doubt.end()
+    await services.quorum.leader_doubt.end()
     if key_type == _TRANSACTION:
-        return await node.transactions.find(TransactionalId(key))
-    return await node.groups.find(GroupId(key))
+        return await services.transactions.find(TransactionalId(key))
+    return await services.groups.find(GroupId(key))
 
 
 API = Api(

@@ -1,24 +1,25 @@
 """Heartbeat, versions 0 to 4: a member says that it lives, and hears whether its group rebalances."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import Heartbeat, HeartbeatResult
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(node: Node, context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
-    return _heartbeat(node, request)
+def handle(services: Services, context: RequestContext, request: HeartbeatRequest) -> HandlerResult:
+    return _heartbeat(services, request)
 
 
-async def _heartbeat(node: Node, request: HeartbeatRequest) -> HeartbeatResponse:
+async def _heartbeat(services: Services, request: HeartbeatRequest) -> HeartbeatResponse:
     command = Heartbeat(
         group_id=GroupId(request.group_id),
         generation=request.generation_id,
         member_id=MemberId(request.member_id),
         group_instance_id=request.group_instance_id,
     )
-    result = await node.groups.ask(command.group_id, command, HeartbeatResult)
+    result = await services.groups.ask(command.group_id, command, HeartbeatResult)
     return HeartbeatResponse(error_code=result.error)
 
 

@@ -1,9 +1,10 @@
 """IncrementalAlterConfigs, versions 0 to 1: sets, deletes, appends to and subtracts from single configs."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.config_resources import alter_resource
-from quorate.broker.node import Node
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.core.commands import ConfigChange, ConfigOperation
 from quorate.protocol.messages.incremental_alter_configs import (
@@ -15,17 +16,19 @@ from quorate.protocol.messages.incremental_alter_configs import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
-    return _alter_all(node, request)
+def handle(services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest) -> HandlerResult:
+    return _alter_all(services, request)
 
 
-async def _alter_all(node: Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def _alter_all(services: Services, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        responses=[await _alter(node, resource, request.validate_only) for resource in request.resources]
+        responses=[await _alter(services, resource, request.validate_only) for resource in request.resources]
     )
 
 
-async def _alter(node: Node, resource: AlterConfigsResource, validate_only: bool) -> AlterConfigsResourceResponse:
+async def _alter(
+    services: Services, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
     error: KafkaError | None
     try:
         changes = [_change(config) for config in resource.configs]
@@ -33,7 +36,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, validate_only: bool
         error = refused
     else:
         error = await alter_resource(
-            node.metadata,
+            services.metadata,
             resource.resource_type,
             resource.resource_name,
             changes,

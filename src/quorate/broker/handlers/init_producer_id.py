@@ -1,7 +1,8 @@
 """InitProducerId, versions 0 to 5: an id and an epoch for a producer, idempotent or with a transactional id."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.transactions.core.commands import InitProducer, InitProducerResult
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
@@ -11,27 +12,27 @@ from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, In
 _PRODUCER_FENCED_FROM = 4
 
 
-def handle(node: Node, context: RequestContext, request: InitProducerIdRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: InitProducerIdRequest) -> HandlerResult:
     if request.transactional_id is None:
-        return _take_id(node)
+        return _take_id(services)
     if not request.transactional_id or _is_half_expected(request):
         return _refused(ErrorCode.INVALID_REQUEST)
-    return _init_transactional(node, context, request, TransactionalId(request.transactional_id))
+    return _init_transactional(services, context, request, TransactionalId(request.transactional_id))
 
 
 def _is_half_expected(request: InitProducerIdRequest) -> bool:
     return (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
 
 
-async def _take_id(node: Node) -> InitProducerIdResponse:
+async def _take_id(services: Services) -> InitProducerIdResponse:
     try:
-        return InitProducerIdResponse(producer_id=await node.producer_ids.take(), producer_epoch=0)
+        return InitProducerIdResponse(producer_id=await services.producer_ids.take(), producer_epoch=0)
     except KafkaError as error:
         return _refused(error.code)
 
 
 async def _init_transactional(
-    node: Node, context: RequestContext, request: InitProducerIdRequest, transactional_id: TransactionalId
+    services: Services, context: RequestContext, request: InitProducerIdRequest, transactional_id: TransactionalId
 ) -> InitProducerIdResponse:
     command = InitProducer(
         transactional_id=transactional_id,
@@ -39,7 +40,7 @@ async def _init_transactional(
         expected_producer_id=ProducerId(request.producer_id),
         expected_producer_epoch=ProducerEpoch(request.producer_epoch),
     )
-    result = await node.transactions.ask(command, InitProducerResult)
+    result = await services.transactions.ask(command, InitProducerResult)
     if result.error is ErrorCode.PRODUCER_FENCED and context.api_version < _PRODUCER_FENCED_FROM:
         return _refused(ErrorCode.INVALID_PRODUCER_EPOCH)
     return InitProducerIdResponse(

@@ -1,7 +1,8 @@
 """JoinGroup, versions 0 to 9: a member asks to be part of the next generation of its group."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import JoinGroup, JoinGroupResult
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.kernel.ids import GroupId, MemberId
@@ -13,13 +14,13 @@ _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-def handle(node: Node, context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
-    return _join(node, context, request)
+def handle(services: Services, context: RequestContext, request: JoinGroupRequest) -> HandlerResult:
+    return _join(services, context, request)
 
 
-async def _join(node: Node, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+async def _join(services: Services, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     command = _command(context, request)
-    result = await node.groups.ask(command.group_id, command, JoinGroupResult)
+    result = await services.groups.ask(command.group_id, command, JoinGroupResult)
     no_protocol = None if context.api_version >= _NULL_PROTOCOL_FROM else ""
     return JoinGroupResponse(
         error_code=result.error,

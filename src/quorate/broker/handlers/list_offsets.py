@@ -7,9 +7,10 @@ first offset and its highest time.
 Gap: there is no tiered storage, so the earliest local offset is the earliest, and no offset is the latest tiered one.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.broker.time_lookup import TimeLookup
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex, TopicName
@@ -39,15 +40,16 @@ Found = tuple[int, int, int]
 _NOTHING: Found = (-1, -1, NO_LEADER_EPOCH)
 
 
-def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
     if any(_looks_up(wanted) for topic in request.topics for wanted in topic.partitions):
-        return _answer_later(node, context, request)
+        return _answer_later(services, context, request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(node, context, topic.name, wanted, request.isolation_level) for wanted in topic.partitions
+                    _answer(services, context, topic.name, wanted, request.isolation_level)
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -59,15 +61,17 @@ def _looks_up(wanted: ListOffsetsPartition) -> bool:
     return wanted.timestamp >= 0 or wanted.timestamp == _MAX_TIMESTAMP
 
 
-async def _answer_later(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def _answer_later(
+    services: Services, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _answer_looked_up(node, context, topic.name, wanted, request.isolation_level)
+                    await _answer_looked_up(services, context, topic.name, wanted, request.isolation_level)
                     if _looks_up(wanted)
-                    else _answer(node, context, topic.name, wanted, request.isolation_level)
+                    else _answer(services, context, topic.name, wanted, request.isolation_level)
                     for wanted in topic.partitions
                 ],
             )
@@ -77,21 +81,21 @@ async def _answer_later(node: Node, context: RequestContext, request: ListOffset
 
 
 def _answer(
-    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    services: Services, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
-        partition = _partition(node, context, topic, wanted)
+        partition = _partition(services, context, topic, wanted)
         return _found(context, wanted, _find(partition, wanted.timestamp, isolation_level))
     except KafkaError as error:
         return _refusal(context, wanted, error)
 
 
 async def _answer_looked_up(
-    node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
+    services: Services, context: RequestContext, topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
-        partition = _partition(node, context, topic, wanted)
-        lookup = TimeLookup(node, partition, context.deadline_s)
+        partition = _partition(services, context, topic, wanted)
+        lookup = TimeLookup(services, partition, context.deadline_s)
         timestamp = None if wanted.timestamp == _MAX_TIMESTAMP else wanted.timestamp
         found = await when_found_sound(partition, lambda: lookup.find(timestamp))
         if found is None or found.offset >= _end_offset(partition, isolation_level):
@@ -102,8 +106,8 @@ async def _answer_looked_up(
         return _refusal(context, wanted, error)
 
 
-def _partition(node: Node, context: RequestContext, topic: str, wanted: ListOffsetsPartition) -> Partition:
-    partition = node.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
+def _partition(services: Services, context: RequestContext, topic: str, wanted: ListOffsetsPartition) -> Partition:
+    partition = services.partitions.led(TopicName(topic), PartitionIndex(wanted.partition_index))
     partition.check_leader_epoch(wanted.current_leader_epoch)
     if wanted.timestamp < 0 and _SPECIAL_FROM.get(wanted.timestamp, 2**15) > context.api_version:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

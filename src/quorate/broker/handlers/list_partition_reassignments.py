@@ -1,7 +1,8 @@
 """ListPartitionReassignments, version 0: what is under way, as the image has it."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.metadata.core.commands import PartitionName
 from quorate.metadata.core.reassignment import list_reassignments
@@ -13,7 +14,7 @@ from quorate.protocol.messages.list_partition_reassignments import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: ListPartitionReassignmentsRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest) -> HandlerResult:
     wanted = None
     if request.topics is not None:
         wanted = [
@@ -22,7 +23,7 @@ def handle(node: Node, context: RequestContext, request: ListPartitionReassignme
             for index in topic.partition_indexes
         ]
     by_topic: dict[TopicName, list[OngoingPartitionReassignment]] = {}
-    for name, state in list_reassignments(node.metadata.image, wanted):
+    for name, state in list_reassignments(services.metadata.image, wanted):
         by_topic.setdefault(name.topic, []).append(
             OngoingPartitionReassignment(
                 partition_index=name.partition,

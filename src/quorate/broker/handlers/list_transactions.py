@@ -1,7 +1,8 @@
 """ListTransactions, versions 0 to 2: the transactional ids that this node coordinates, by state, producer and age."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.transactions.core.commands import ListTransactions
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
@@ -14,11 +15,11 @@ Transactions = tuple[tuple[TransactionalId, Transaction], ...]
 _STATES = {state.kafka_name: state for state in TransactionState}
 
 
-def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
-    return _list(node, request)
+def handle(services: Services, context: RequestContext, request: ListTransactionsRequest) -> HandlerResult:
+    return _list(services, request)
 
 
-async def _list(node: Node, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def _list(services: Services, request: ListTransactionsRequest) -> ListTransactionsResponse:
     unknown = [name for name in request.state_filters if name not in _STATES]
     if unknown and len(unknown) == len(request.state_filters):
         return ListTransactionsResponse(unknown_state_filters=unknown)
@@ -27,12 +28,12 @@ async def _list(node: Node, request: ListTransactionsRequest) -> ListTransaction
         producer_ids=frozenset(ProducerId(producer_id) for producer_id in request.producer_id_filters),
         min_duration_ms=request.duration_filter,
     )
-    result = await node.transactions.list_transactions(command)
+    result = await services.transactions.list_transactions(command)
     transactions = result.transactions
     if request.transactional_id_pattern:
         try:
-            transactions = await node.loop.run_in_executor(
-                node.executor, _matching, request.transactional_id_pattern, transactions
+            transactions = await services.loop.run_in_executor(
+                services.executor, _matching, request.transactional_id_pattern, transactions
             )
         except InvalidPattern:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Iterable, Sequence
 from itertools import islice
 from uuid import UUID
 
-from quorate.broker.api import MAX_ELEMENTS_IN_PARTS, Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
-from quorate.kernel.errors import ErrorCode
+from quorate.broker.api import MAX_ELEMENTS_IN_PARTS, Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, PartitionIndex, TopicId, TopicName
-from quorate.kernel.topic_names import INTERNAL_TOPICS
+from quorate.kernel.topic_names import INTERNAL_TOPICS, is_reserved
 from quorate.kernel.turns import SLICE_ELEMENTS
+from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
 from quorate.protocol.messages.metadata import (
     MetadataRequest,
@@ -34,13 +36,15 @@ _LARGE_PARTITIONS = 1_000
 _IMAGES_DIFFER_S = 0.005
 
 
-def handle(node: Node, context: RequestContext, request: MetadataRequest) -> HandlerResult:
-    if node.quorum.leader_doubt.exists or (request.topics and node.has_peers):
-        return _respond_when_certain(node, context, request)
-    return _respond(node, context, request)
+def handle(services: Services, context: RequestContext, request: MetadataRequest) -> HandlerResult:
+    if services.quorum.leader_doubt.exists or (request.topics and services.has_peers):
+        return _respond_when_certain(services, context, request)
+    return _respond(services, context, request)
 
 
-async def _respond_when_certain(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def _respond_when_certain(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
     """A leader may have gone just now: the answer that names the next one is worth the wait.
 
     Who asks for certain topics often does so because their leader hung up. When a process is killed the kernel closes
@@ -48,43 +52,43 @@ async def _respond_when_certain(node: Node, context: RequestContext, request: Me
     that does not know of its election yet turns a client away, which costs it a backoff.
     """
     await asyncio.sleep(_NEWS_TRAVELS_S)
-    if node.quorum.leader_doubt.exists:
-        await node.quorum.leader_doubt.end()
+    if services.quorum.leader_doubt.exists:
+        await services.quorum.leader_doubt.end()
         await asyncio.sleep(_IMAGES_DIFFER_S)
-    response = _respond(node, context, request)
+    response = _respond(services, context, request)
     return response if isinstance(response, MetadataResponse) else await response
 
 
 def _respond(
-    node: Node, context: RequestContext, request: MetadataRequest
+    services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    image = node.metadata.image
+    image = services.metadata.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _answer(node, image, list(image.topics.values()))
+        return _answer(services, image, list(image.topics.values()))
     if len(request.topics) > _LARGE_PARTITIONS:
-        return _respond_to_many(node, context, request, request.topics)
+        return _respond_to_many(services, context, request, request.topics)
     # What is named twice is answered once: a topic of many partitions makes a long answer of a short name.
     asked = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics)
-    if request.allow_auto_topic_creation and node.auto_creates_topics:
+    if request.allow_auto_topic_creation and services.auto_creates_topics:
         missing = [name for name, topic_id in asked if name is not None and _is_missing(image, name, topic_id)]
         if missing:
-            return _create_and_respond(node, context, asked, missing)
-    return _answer(node, image, [_named_topic(context, image, *each, {}) for each in asked])
+            return _create_and_respond(services, context, asked, missing)
+    return _answer(services, image, [_named_topic(context, image, *each, {}) for each in asked])
 
 
 async def _respond_to_many(
-    node: Node, context: RequestContext, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
+    services: Services, context: RequestContext, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
 ) -> MetadataResponse:
     """The same for so many names that to look for them takes several turns of the loop."""
-    image = node.metadata.image
-    asked = dict.fromkeys([(topic.name, topic.topic_id) async for topic in node.turns.sliced(topics)])
+    image = services.metadata.image
+    asked = dict.fromkeys([(topic.name, topic.topic_id) async for topic in services.turns.sliced(topics)])
     errors: dict[str, ErrorCode] = {}
-    if request.allow_auto_topic_creation and node.auto_creates_topics:
+    if request.allow_auto_topic_creation and services.auto_creates_topics:
         missing = (name for name, topic_id in asked if name is not None and _is_missing(image, name, topic_id))
-        errors = await node.auto_create_topics(list(islice(missing, _MAX_CREATED)))
-        image = node.metadata.image
-    found = [_named_topic(context, image, *each, errors) async for each in node.turns.sliced(asked)]
-    return await _answer_in_turns(node, image, found)
+        errors = await _create_topics(services, list(islice(missing, _MAX_CREATED)))
+        image = services.metadata.image
+    found = [_named_topic(context, image, *each, errors) async for each in services.turns.sliced(asked)]
+    return await _answer_in_turns(services, image, found)
 
 
 def _is_missing(image: MetadataImage, name: str, topic_id: UUID) -> bool:
@@ -92,35 +96,46 @@ def _is_missing(image: MetadataImage, name: str, topic_id: UUID) -> bool:
 
 
 async def _create_and_respond(
-    node: Node, context: RequestContext, asked: Iterable[tuple[str | None, UUID]], missing: Sequence[str]
+    services: Services, context: RequestContext, asked: Iterable[tuple[str | None, UUID]], missing: Sequence[str]
 ) -> MetadataResponse:
-    errors = await node.auto_create_topics(missing)
-    image = node.metadata.image
-    answer = _answer(node, image, [_named_topic(context, image, *each, errors) for each in asked])
+    errors = await _create_topics(services, missing)
+    image = services.metadata.image
+    answer = _answer(services, image, [_named_topic(context, image, *each, errors) for each in asked])
     return answer if isinstance(answer, MetadataResponse) else await answer
 
 
+async def _create_topics(services: Services, names: Sequence[str]) -> dict[str, ErrorCode]:
+    """Make topics that a client asked for; returns why not for those that could not be made."""
+    allowed = [name for name in names if not is_reserved(name)]
+    outcomes = await services.metadata.submit([CreateTopic(name=name) for name in allowed])
+    return {
+        name: outcome.code
+        for name, outcome in zip(allowed, outcomes, strict=True)
+        if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+
+
 def _answer(
-    node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
+    services: Services, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     if sum(map(_weight, topics)) > _LARGE_PARTITIONS:
-        return _answer_in_turns(node, image, topics)
-    return _response(node, image, [_described(image, topic) for topic in topics])
+        return _answer_in_turns(services, image, topics)
+    return _response(services, image, [_described(image, topic) for topic in topics])
 
 
 async def _answer_in_turns(
-    node: Node, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
+    services: Services, image: MetadataImage, topics: Sequence[Topic | MetadataResponseTopic]
 ) -> MetadataResponse:
     described = []
-    async with node.large_requests.describing:
-        async for topic in node.turns.sliced(topics, _weight_at_once):
+    async with services.describing:
+        async for topic in services.turns.sliced(topics, _weight_at_once):
             if isinstance(topic, Topic) and len(topic.partitions) > SLICE_ELEMENTS:
-                states = node.turns.sliced(sorted(topic.partitions.items()))
+                states = services.turns.sliced(sorted(topic.partitions.items()))
                 partitions = [_partition(image, index, state) async for index, state in states]
                 described.append(_known_topic(topic, partitions))
             else:
                 described.append(_described(image, topic))
-    return _response(node, image, described)
+    return _response(services, image, described)
 
 
 def _weight_at_once(topic: Topic | MetadataResponseTopic) -> int:
@@ -138,14 +153,14 @@ def _described(image: MetadataImage, topic: Topic | MetadataResponseTopic) -> Me
     return _known_topic(topic, [_partition(image, index, state) for index, state in sorted(topic.partitions.items())])
 
 
-def _response(node: Node, image: MetadataImage, topics: Sequence[MetadataResponseTopic]) -> MetadataResponse:
+def _response(services: Services, image: MetadataImage, topics: Sequence[MetadataResponseTopic]) -> MetadataResponse:
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in (*image.live_brokers, *node.quorum.departed_brokers.still_listed(image))
+            for broker in (*image.live_brokers, *services.quorum.departed_brokers.still_listed(image))
         ],
         cluster_id=image.cluster_id,
-        controller_id=node.controller_id,
+        controller_id=services.controller_id,
         topics=topics,
     )
 

@@ -1,8 +1,9 @@
 """OffsetCommit, versions 2 to 9: stores how far a group has read. Answered when the offsets are durable."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName, TopicPartition
@@ -19,12 +20,12 @@ _DEFAULT_RETENTION = -1
 _MEMBER_EPOCHS_FROM = 9
 
 
-def handle(node: Node, context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
-    return _commit(node, context, request)
+def handle(services: Services, context: RequestContext, request: OffsetCommitRequest) -> HandlerResult:
+    return _commit(services, context, request)
 
 
-async def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    image = node.metadata.image
+async def _commit(services: Services, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    image = services.metadata.image
     command = CommitOffsets(
         group_id=GroupId(request.group_id),
         generation=request.generation_id_or_member_epoch,
@@ -39,7 +40,7 @@ async def _commit(node: Node, context: RequestContext, request: OffsetCommitRequ
         supports_member_epochs=context.api_version >= _MEMBER_EPOCHS_FROM,
         retention_time_ms=None if request.retention_time_ms == _DEFAULT_RETENTION else request.retention_time_ms,
     )
-    result = await node.groups.ask(command.group_id, command, CommitOffsetsResult)
+    result = await services.groups.ask(command.group_id, command, CommitOffsetsResult)
     return OffsetCommitResponse(topics=[_answer(topic, result) for topic in request.topics])
 
 

@@ -1,8 +1,9 @@
 """OffsetDelete, version 0: forgets how far a group has read in topics that it does not read any more."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import DeleteOffsets, DeleteOffsetsResult
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, PartitionIndex, TopicName, TopicPartition
@@ -14,12 +15,12 @@ from quorate.protocol.messages.offset_delete import (
 )
 
 
-def handle(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
-    return _delete(node, request)
+def handle(services: Services, context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
+    return _delete(services, request)
 
 
-async def _delete(node: Node, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    image = node.metadata.image
+async def _delete(services: Services, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    image = services.metadata.image
     named = [
         TopicPartition(TopicName(topic.name), PartitionIndex(partition.partition_index))
         for topic in request.topics
@@ -27,7 +28,7 @@ async def _delete(node: Node, request: OffsetDeleteRequest) -> OffsetDeleteRespo
     ]
     known = tuple(key for key in named if image.partition(key.topic, key.partition) is not None)
     command = DeleteOffsets(group_id=GroupId(request.group_id), topic_partitions=known)
-    result = await node.groups.ask(command.group_id, command, DeleteOffsetsResult)
+    result = await services.groups.ask(command.group_id, command, DeleteOffsetsResult)
     if result.error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=result.error)
     return OffsetDeleteResponse(

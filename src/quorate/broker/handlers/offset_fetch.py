@@ -6,9 +6,10 @@ With ``require_stable`` an offset that an open transaction may still change is a
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
 from quorate.coordination.groups.core.records import CommittedOffset
 from quorate.kernel.errors import ErrorCode
@@ -45,29 +46,29 @@ _NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=NO_LEADER_EPOCH, meta
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
-def handle(node: Node, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
     if context.api_version >= _MANY_GROUPS_FROM:
-        return _fetch_many(node, context, request)
-    return _fetch_one(node, context, request)
+        return _fetch_many(services, context, request)
+    return _fetch_one(services, context, request)
 
 
-async def _fetch_many(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _fetch_many(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     groups = await asyncio.gather(
-        *(_fetch_group(node, context, group, require_stable=request.require_stable) for group in request.groups)
+        *(_fetch_group(services, context, group, require_stable=request.require_stable) for group in request.groups)
     )
     return OffsetFetchResponse(groups=groups)
 
 
 async def _fetch_group(
-    node: Node, context: RequestContext, group: OffsetFetchRequestGroup, *, require_stable: bool
+    services: Services, context: RequestContext, group: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    image = node.metadata.image
+    image = services.metadata.image
     topics = group.topics
     if topics is not None and context.api_version >= _TOPIC_IDS_FROM:
         topics = [_with_name(image, topic) for topic in topics]
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
     result = await _ask(
-        node,
+        services,
         group.group_id,
         wanted,
         member_id=group.member_id,
@@ -115,10 +116,10 @@ def _topic(topic: OffsetFetchRequestTopics, result: FetchOffsetsResult) -> Offse
     )
 
 
-async def _fetch_one(node: Node, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _fetch_one(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     topics = request.topics
     wanted = None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
-    result = await _ask(node, request.group_id, wanted, require_stable=request.require_stable)
+    result = await _ask(services, request.group_id, wanted, require_stable=request.require_stable)
     has_group_error = context.api_version >= _GROUP_ERROR_FROM
     if result.error is not ErrorCode.NONE and has_group_error:
         return OffsetFetchResponse(error_code=result.error)
@@ -150,7 +151,7 @@ def _topic_before_many_groups(
 
 
 async def _ask(
-    node: Node,
+    services: Services,
     group_id: str,
     wanted: Sequence[tuple[str, Sequence[int]]] | None,
     *,
@@ -170,7 +171,7 @@ async def _ask(
         member_epoch=member_epoch,
         require_stable=require_stable,
     )
-    return await node.groups.ask(command.group_id, command, FetchOffsetsResult)
+    return await services.groups.ask(command.group_id, command, FetchOffsetsResult)
 
 
 def _by_topic(result: FetchOffsetsResult) -> list[tuple[str, list[int]]]:

@@ -15,13 +15,14 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.leader_hints import endpoints
-from quorate.broker.node import Node
 from quorate.broker.produce.doubted_refusals import refuted
 from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
 from quorate.broker.produce.transaction import TransactionOfRequest, with_own_records
 from quorate.broker.produce.write import ProduceWrite, find_led, leaders_named_in, refused
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.protocol.messages.produce import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -34,75 +35,79 @@ from quorate.protocol.messages.produce import (
 _Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None
 
 
-def handle(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
+def handle(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
     if request.transactional_id is None:
-        return _serve(node, context, request, None)
-    return _serve_transactional(node, context, request)
+        return _serve(services, context, request, None)
+    return _serve_transactional(services, context, request)
 
 
 def _serve(
-    node: Node, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
+    services: Services, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    write = ProduceWrite(node, context.api_version, request, transaction)
+    write = ProduceWrite(services, context.api_version, request, transaction)
     if write.proceed() is None:
-        return _answer(node, context, request, write)
-    written = node.record_opening.run(write.finish())
+        return _answer(services, context, request, write)
+    written = services.record_opening.run(write.finish())
     context.hold(written)
-    return _answer_after(written, node, context, request, write)
+    return _answer_after(written, services, context, request, write)
 
 
 async def _answer_after(
-    written: "asyncio.Task[None]", node: Node, context: RequestContext, request: ProduceRequest, write: ProduceWrite
+    written: "asyncio.Task[None]",
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    write: ProduceWrite,
 ) -> ProduceResponse | None:
     await asyncio.shield(written)
-    answer = _answer(node, context, request, write)
+    answer = _answer(services, context, request, write)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
-def _answer(node: Node, context: RequestContext, request: ProduceRequest, write: ProduceWrite) -> _Answer:
+def _answer(services: Services, context: RequestContext, request: ProduceRequest, write: ProduceWrite) -> _Answer:
     """Once all is written."""
-    throttle_time_ms = node.quotas.throttle_produce(context)
+    throttle_time_ms = services.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
     # Made here, not when the coroutine first runs: the client's time counts from now.
-    pending = _pending(node, request, write.uncommitted) if write.uncommitted else None
+    pending = _pending(services, request, write.uncommitted) if write.uncommitted else None
     if pending is not None or write.doubted:
-        return _respond_later(node, context.api_version, request, write, pending, throttle_time_ms=throttle_time_ms)
-    return _response(node, request, write.answers, throttle_time_ms)
+        return _respond_later(services, context.api_version, request, write, pending, throttle_time_ms=throttle_time_ms)
+    return _response(services, request, write.answers, throttle_time_ms)
 
 
-def _pending(node: Node, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
+def _pending(services: Services, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
     if request.acks == -1:
-        return PendingProduce(node.loop, request.timeout_ms, uncommitted)
+        return PendingProduce(services.loop, request.timeout_ms, uncommitted)
     alone = [write for write in uncommitted if write[1].is_alone_in_sync]
-    return PendingProduce(node.loop, request.timeout_ms, alone, acks_all=False) if alone else None
+    return PendingProduce(services.loop, request.timeout_ms, alone, acks_all=False) if alone else None
 
 
-def _serve_transactional(node: Node, context: RequestContext, request: ProduceRequest) -> HandlerResult:
+def _serve_transactional(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
     api_version = context.api_version
     transaction = TransactionOfRequest(
         request,
         api_version,
-        find=partial(find_led, node, api_version),
-        verifier=node.transaction_verifier,
-        turns=node.producer_turns,
-        requires_verification=bool(node.broker_config("transaction.partition.verification.enable")),
+        find=partial(find_led, services, api_version),
+        verifier=services.transaction_verifier,
+        turns=services.producer_turns,
+        requires_verification=bool(services.broker_config("transaction.partition.verification.enable")),
     )
     if transaction.may_write_at_once:
-        return _serve(node, context, request, transaction)
+        return _serve(services, context, request, transaction)
     # The connection reads its next bytes into the memory of these.
     kept = with_own_records(request)
 
     async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | None":
         await transaction.verify()
-        write = ProduceWrite(node, api_version, kept, transaction)
+        write = ProduceWrite(services, api_version, kept, transaction)
         if write.proceed() is not None:
             await write.finish()
-        answer = _answer(node, context, kept, write)
+        answer = _answer(services, context, kept, write)
         # Who comes next need not wait until this is committed.
-        return node.loop.create_task(answer) if isinstance(answer, Coroutine) else answer
+        return services.loop.create_task(answer) if isinstance(answer, Coroutine) else answer
 
-    return _respond_after(node.producer_turns.run(transaction.producer_id, verify_and_write))
+    return _respond_after(services.producer_turns.run(transaction.producer_id, verify_and_write))
 
 
 async def _respond_after(
@@ -113,7 +118,7 @@ async def _respond_after(
 
 
 async def _respond_later(
-    node: Node,
+    services: Services,
     api_version: int,
     request: ProduceRequest,
     write: ProduceWrite,
@@ -122,23 +127,23 @@ async def _respond_later(
     throttle_time_ms: int,
 ) -> ProduceResponse:
     answers = write.answers
-    errors = await refuted(node.metadata, write.doubted)
+    errors = await refuted(services.metadata, write.doubted)
     if pending is not None:
         errors |= await pending.future
     if errors:
         topics = [topic for topic in request.topic_data for _ in topic.partition_data]
         for position, error in errors.items():
             index = answers[position].index
-            answers[position] = refused(node, api_version, topics[position], index, error)
-    return _response(node, request, answers, throttle_time_ms)
+            answers[position] = refused(services, api_version, topics[position], index, error)
+    return _response(services, request, answers, throttle_time_ms)
 
 
 def _response(
-    node: Node, request: ProduceRequest, answers: list[PartitionProduceResponse], throttle_time_ms: int
+    services: Services, request: ProduceRequest, answers: list[PartitionProduceResponse], throttle_time_ms: int
 ) -> ProduceResponse:
     remaining = iter(answers)
     leaders = leaders_named_in(answers)
-    where: Sequence[NodeEndpoint] = endpoints(node.metadata.image, leaders, NodeEndpoint) if leaders else ()
+    where: Sequence[NodeEndpoint] = endpoints(services.metadata.image, leaders, NodeEndpoint) if leaders else ()
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -4,9 +4,10 @@ As in Apache Kafka, a voter that is a broker too goes on as an observer. A learn
 any more can be removed as well.
 """
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.quorum_membership import remove_member
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
 from quorate.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -14,17 +15,17 @@ from quorate.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, 
 _TIMEOUT_MS = 15_000
 
 
-def handle(node: Node, context: RequestContext, request: RemoveRaftVoterRequest) -> HandlerResult:
-    if request.cluster_id not in (None, node.metadata.image.cluster_id):
+def handle(services: Services, context: RequestContext, request: RemoveRaftVoterRequest) -> HandlerResult:
+    if request.cluster_id not in (None, services.metadata.image.cluster_id):
         return RemoveRaftVoterResponse(
             error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, error_message="The request is meant for another cluster."
         )
-    return _remove(node, request)
+    return _remove(services, request)
 
 
-async def _remove(node: Node, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+async def _remove(services: Services, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     try:
-        await remove_member(node, NodeId(request.voter_id), _TIMEOUT_MS)
+        await remove_member(services, NodeId(request.voter_id), _TIMEOUT_MS)
     except KafkaError as error:
         return RemoveRaftVoterResponse(error_code=error.code, error_message=error.message)
     return RemoveRaftVoterResponse(error_message=None)

@@ -1,17 +1,18 @@
 """SyncGroup, versions 0 to 5: the leader hands in the assignment, every member gets its share."""
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import SyncGroup, SyncGroupResult
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(node: Node, context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
-    return _sync(node, request)
+def handle(services: Services, context: RequestContext, request: SyncGroupRequest) -> HandlerResult:
+    return _sync(services, request)
 
 
-async def _sync(node: Node, request: SyncGroupRequest) -> SyncGroupResponse:
+async def _sync(services: Services, request: SyncGroupRequest) -> SyncGroupResponse:
     command = SyncGroup(
         group_id=GroupId(request.group_id),
         generation=request.generation_id,
@@ -21,7 +22,7 @@ async def _sync(node: Node, request: SyncGroupRequest) -> SyncGroupResponse:
         protocol_name=request.protocol_name,
         assignments={MemberId(share.member_id): share.assignment for share in request.assignments},
     )
-    result = await node.groups.ask(command.group_id, command, SyncGroupResult)
+    result = await services.groups.ask(command.group_id, command, SyncGroupResult)
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

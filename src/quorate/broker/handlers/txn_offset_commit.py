@@ -6,9 +6,10 @@ that adds the group's partition to the transaction (KIP-890), so that AddOffsets
 
 from collections.abc import Callable
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
 from quorate.coordination.groups.core.refusal import coordinator_error
 from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
@@ -40,34 +41,36 @@ from quorate.replication.partition import Partition
 _NO_SEQUENCE = -1
 
 
-def handle(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
-    return _commit(node, context, request)
+def handle(services: Services, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
+    return _commit(services, context, request)
 
 
-async def _commit(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    command = _command(node, request)
+async def _commit(
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    command = _command(services, request)
     try:
-        await _require_verified(node, context.api_version, request)
+        await _require_verified(services, context.api_version, request)
     except KafkaError as error:
         code = error.code
         return _response(request, lambda _: code)
     # Nothing may come between the verification and the append: this runs up to it in the same loop turn.
-    result = await node.groups.ask(command.group_id, command, CommitOffsetsResult)
+    result = await services.groups.ask(command.group_id, command, CommitOffsetsResult)
     return _response(request, lambda key: result.errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
 
-async def _require_verified(node: Node, api_version: int, request: TxnOffsetCommitRequest) -> None:
+async def _require_verified(services: Services, api_version: int, request: TxnOffsetCommitRequest) -> None:
     """Return when the transaction is open in the group's partition, or may be opened there."""
     adds = adds_for_offset_commit(api_version)
-    if not adds and not node.broker_config("transaction.partition.verification.enable"):
+    if not adds and not services.broker_config("transaction.partition.verification.enable"):
         return
-    partition = _group_partition(node, GroupId(request.group_id))
+    partition = _group_partition(services, GroupId(request.group_id))
     producer_id, epoch = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
     if partition.log.producers.has_open_transaction(producer_id, epoch):
         return
     permit = partition.first_writes.begin(producer_id, epoch, _NO_SEQUENCE)
     asked = TopicPartition(CONSUMER_OFFSETS, partition.identity.partition)
-    codes = await node.transaction_verifier.verify(
+    codes = await services.transaction_verifier.verify(
         TransactionalId(request.transactional_id), producer_id, epoch, [asked], adds=adds
     )
     code = refusal_of_offset_commit(codes[asked], api_version)
@@ -85,18 +88,18 @@ def _use(partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch, pe
         raise KafkaError(coordinator_error(error.code)) from error
 
 
-def _group_partition(node: Node, group_id: GroupId) -> Partition:
-    index = node.groups.partition_for(group_id)
+def _group_partition(services: Services, group_id: GroupId) -> Partition:
+    index = services.groups.partition_for(group_id)
     if index is None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
     try:
-        return node.partitions.led(CONSUMER_OFFSETS, index)
+        return services.partitions.led(CONSUMER_OFFSETS, index)
     except KafkaError as error:
         raise KafkaError(coordinator_error(error.code)) from error
 
 
-def _command(node: Node, request: TxnOffsetCommitRequest) -> CommitOffsets:
-    image = node.metadata.image
+def _command(services: Services, request: TxnOffsetCommitRequest) -> CommitOffsets:
+    image = services.metadata.image
     return CommitOffsets(
         group_id=GroupId(request.group_id),
         generation=request.generation_id,

@@ -7,10 +7,11 @@ Answered when the high watermark has passed the markers, so that no later leader
 import asyncio
 from collections.abc import Sequence
 
-from quorate.broker.api import Api, HandlerResult, RequestContext
-from quorate.broker.node import Node
+from quorate.broker.api import Api, HandlerResult
 from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
+from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerEpoch, ProducerId, TopicName
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
@@ -30,19 +31,21 @@ _OF_COORDINATORS = frozenset(
 )
 
 
-def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-    return _write_all(node, request)
+def handle(services: Services, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
+    return _write_all(services, request)
 
 
-async def _write_all(node: Node, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    results = await asyncio.gather(*(_write(node, marker) for marker in request.markers))
+async def _write_all(services: Services, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    results = await asyncio.gather(*(_write(services, marker) for marker in request.markers))
     return WriteTxnMarkersResponse(markers=results)
 
 
-async def _write(node: Node, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write(services: Services, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     end = _end(marker)
     partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-    codes, group_codes = await asyncio.gather(_append(node, end, partitions), _end_in_groups(node, end, partitions))
+    codes, group_codes = await asyncio.gather(
+        _append(services, end, partitions), _end_in_groups(services, end, partitions)
+    )
     codes |= group_codes
     return WritableTxnMarkerResult(
         producer_id=marker.producer_id,
@@ -69,16 +72,16 @@ def _end(marker: WritableTxnMarker) -> TransactionEnd:
 
 
 async def _append(
-    node: Node, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+    services: Services, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], ErrorCode]:
     codes = dict.fromkeys(partitions, ErrorCode.NONE)
     uncommitted: list[UncommittedWrite] = []
-    now_ms = node.clock.now_ms()
+    now_ms = services.clock.now_ms()
     for position, (topic, index) in enumerate(partitions):
         if topic == CONSUMER_OFFSETS:
             continue
         try:
-            partition = node.partitions.led(TopicName(topic), PartitionIndex(index))
+            partition = services.partitions.led(TopicName(topic), PartitionIndex(index))
             if partition.settings.is_being_restored:
                 continue  # Nothing of the transaction was taken there, and a marker would take an offset away.
             info = partition.append_marker(end, now_ms)
@@ -87,18 +90,18 @@ async def _append(
             continue
         uncommitted.append((position, partition, Offset(info.last_offset + 1)))
     if uncommitted:
-        failures = await PendingProduce(node.loop, _TIMEOUT_MS, uncommitted).future
+        failures = await PendingProduce(services.loop, _TIMEOUT_MS, uncommitted).future
         codes |= {partitions[position]: failure.code for position, failure in failures.items()}
     return codes
 
 
 async def _end_in_groups(
-    node: Node, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+    services: Services, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], ErrorCode]:
     codes = {}
     for topic, index in partitions:
         if topic == CONSUMER_OFFSETS:
-            code = await node.groups.end_transaction(PartitionIndex(index), end)
+            code = await services.groups.end_transaction(PartitionIndex(index), end)
             # The sender knows the errors of partitions only; after this one it looks for the leader and tries again.
             codes[topic, index] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _OF_COORDINATORS else code
     return codes

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from quorate.broker.leader_hints import leader_hint
-from quorate.broker.node import Node
 from quorate.broker.produce.doubted_refusals import DoubtedRefusal, is_doubted
 from quorate.broker.produce.pending import UncommittedWrite
 from quorate.broker.produce.record_opening import SMALL_RECORDS, ToOpen, open_small
 from quorate.broker.produce.restored_batches import check_restored
 from quorate.broker.produce.transaction import TransactionOfRequest, with_own_memory
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
@@ -51,9 +51,9 @@ Pause = ToOpen | NextSlice
 
 class ProduceWrite:
     def __init__(
-        self, node: Node, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None
+        self, services: Services, api_version: int, request: ProduceRequest, transaction: TransactionOfRequest | None
     ) -> None:
-        self._node = node
+        self._services = services
         self._api_version = api_version
         self._transaction = transaction
         self._acks_all = request.acks == -1
@@ -70,7 +70,7 @@ class ProduceWrite:
 
     def proceed(self) -> Pause | None:
         """Write on, until all is written or something has to be waited for."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         self._room_for_records = SMALL_RECORDS
         room = SLICE_ELEMENTS
         left = self._left
@@ -93,10 +93,10 @@ class ProduceWrite:
     async def _finish(self) -> None:
         while (pause := self.proceed()) is not None:
             if isinstance(pause, NextSlice):
-                await self._node.turns.next()
+                await self._services.turns.next()
                 continue
             try:
-                self._opened = await self._node.record_opening.open(pause)
+                self._opened = await self._services.record_opening.open(pause)
             except KafkaError as error:
                 self._opened = error
 
@@ -107,7 +107,7 @@ class ProduceWrite:
         try:
             if self._refusal is not None:
                 raise self._refusal
-            partition = find_led(self._node, self._api_version, topic, data.index)
+            partition = find_led(self._services, self._api_version, topic, data.index)
             checked = self._checked(partition, data, now_ms)
             if isinstance(checked, ToOpen):
                 return checked
@@ -164,11 +164,11 @@ class ProduceWrite:
         self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition | None, error: KafkaError
     ) -> None:
         if partition is None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            _put_off_what_follows(self._node, self._api_version, topic, data)
+            _put_off_what_follows(self._services, self._api_version, topic, data)
         if partition is not None and is_doubted(error):
             assert isinstance(data.records, memoryview)  # It was looked into.
             self.doubted.append(DoubtedRefusal.of(len(self.answers), partition, data.records))
-        self.answers.append(refused(self._node, self._api_version, topic, data.index, error))
+        self.answers.append(refused(self._services, self._api_version, topic, data.index, error))
 
 
 def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
@@ -180,22 +180,24 @@ def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
     return None
 
 
-def _put_off_what_follows(node: Node, api_version: int, topic: TopicProduceData, data: PartitionProduceData) -> None:
+def _put_off_what_follows(
+    services: Services, api_version: int, topic: TopicProduceData, data: PartitionProduceData
+) -> None:
     """Where this node has a replica, and so may get to know that it leads before the producer's next batch comes."""
     if isinstance(data.records, memoryview):
         with suppress(KafkaError):
-            _replica(node, api_version, topic, data.index).refuse_as_follower(data.records)
+            _replica(services, api_version, topic, data.index).refuse_as_follower(data.records)
 
 
-def _replica(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
+def _replica(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     if api_version >= _TOPIC_IDS_FROM:
-        return node.partitions.replica_by_id(topic.topic_id, index)
-    return node.partitions.replica(TopicName(topic.name), PartitionIndex(index))
+        return services.partitions.replica_by_id(topic.topic_id, index)
+    return services.partitions.replica(TopicName(topic.name), PartitionIndex(index))
 
 
-def find_led(node: Node, api_version: int, topic: TopicProduceData, index: int) -> Partition:
+def find_led(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     """The partition that a client may write to here."""
-    partition = _replica(node, api_version, topic, index)
+    partition = _replica(services, api_version, topic, index)
     if partition.leading is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.identity.topic in INTERNAL_TOPICS:
@@ -213,11 +215,11 @@ def _accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
 
 
 def refused(
-    node: Node, api_version: int, topic: TopicProduceData, index: int, error: KafkaError
+    services: Services, api_version: int, topic: TopicProduceData, index: int, error: KafkaError
 ) -> PartitionProduceResponse:
     hint = NO_HINT
     if api_version >= _HINTS_FROM:
-        image = node.metadata.image
+        image = services.metadata.image
         name = topic.name or image.topic_names.get(TopicId(topic.topic_id), "")
         leader = leader_hint(image, name, index, error.code)
         if leader is not None:

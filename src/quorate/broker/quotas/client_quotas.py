@@ -7,9 +7,9 @@ Gaps: ``request_percentage``, ``controller_mutation_rate`` and ``connection_crea
 
 from collections.abc import Callable
 
-from quorate.broker.api import RequestContext
 from quorate.broker.quotas.precedence import Limit, QuotaTable, Sharing
 from quorate.broker.quotas.usage_window import UsageWindow, WindowConfig
+from quorate.broker.request_context import RequestContext
 from quorate.metadata.core.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quorate.metadata.core.image import Delta, MetadataImage
 

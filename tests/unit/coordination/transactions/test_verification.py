@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.kernel.errors import ErrorCode
@@ -67,7 +68,7 @@ def play(scenario: Scenario) -> None:
         topic = create.CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1)
         await node.call(create.CreateTopicsRequest(topics=[topic]), 7, create.CreateTopicsResponse)
         verifier = FakeVerifier()
-        cast(Any, node.node).transaction_verifier = verifier
+        msgspec.structs.force_setattr(node.node.services, "transaction_verifier", verifier)
         await scenario(node, verifier)
 
     asyncio.run(run())
