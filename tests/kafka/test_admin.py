@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from quorate.client.admin.configs import ConfigResource, ConfigSource, ResourceType
-from quorate.client.admin.groups import CommittedOffset
+from quorate.client.admin.groups import OffsetAndMetadata
 from quorate.client.admin.topics import NewTopic
-from quorate.client.cluster_metadata import Broker
+from quorate.client.cluster_metadata import LiveBroker
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -68,7 +68,7 @@ def test_describe_cluster(any_client: KafkaClient) -> None:
     metadata = any_client.cluster.metadata([])
     assert description.cluster_id == metadata.cluster_id
     assert dict(description.brokers) == dict(metadata.brokers)
-    assert all(isinstance(broker, Broker) for broker in description.brokers.values())
+    assert all(isinstance(broker, LiveBroker) for broker in description.brokers.values())
 
 
 def test_topics_are_created_with_configs_and_deleted(any_client: KafkaClient, name: str) -> None:
@@ -221,7 +221,7 @@ def test_a_group_is_listed_described_and_its_offsets_are_read(
     assert description.is_active
     assert [member.assignment for member in description.members] == [(partition_of(name, 0), partition_of(name, 1))]
     with pytest.raises(KafkaError, match=name):
-        any_client.groups.commit_offsets(name, {partition_of(name): CommittedOffset(offset=Offset(0))})
+        any_client.groups.commit_offsets(name, {partition_of(name): OffsetAndMetadata(offset=Offset(0))})
     consumer.close()
     (listed,) = [group for group in any_client.groups.list() if group.group_id == name]
     assert listed.protocol_type == "consumer"
@@ -232,8 +232,8 @@ def test_a_group_is_listed_described_and_its_offsets_are_read(
 def test_offsets_are_committed_for_a_group_without_members_and_deleted(any_client: KafkaClient, name: str) -> None:
     created(any_client, name, partitions=2)
     offsets = {
-        partition_of(name, 0): CommittedOffset(offset=Offset(7), metadata="seven"),
-        partition_of(name, 1): CommittedOffset(offset=Offset(0), leader_epoch=LeaderEpoch(0)),
+        partition_of(name, 0): OffsetAndMetadata(offset=Offset(7), metadata="seven"),
+        partition_of(name, 1): OffsetAndMetadata(offset=Offset(0), leader_epoch=LeaderEpoch(0)),
     }
     any_client.groups.commit_offsets(name, offsets)
     assert any_client.groups.offsets(name) == offsets

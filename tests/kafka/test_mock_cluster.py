@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate.client.admin.groups import CommittedOffset
+from quorate.client.admin.groups import OffsetAndMetadata
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
@@ -169,4 +169,4 @@ def test_the_nearest_replica_is_fetched_from(mock: MockCluster, open_client: Ope
 def test_a_coordinator_is_found_with_retries(mock: MockCluster, client: KafkaClient) -> None:
     mock.push_errors(ApiKey.FIND_COORDINATOR, [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2)
     mock.push_errors(ApiKey.OFFSET_COMMIT, [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
-    client.groups.commit_offsets("group", {partition_of(TOPIC): CommittedOffset(offset=Offset(3))})
+    client.groups.commit_offsets("group", {partition_of(TOPIC): OffsetAndMetadata(offset=Offset(3))})

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
 
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, read_metadata
 from quorate.client.config import ClientConfig
 from quorate.client.connections.connection import Connection, ReceiveBuffers
 from quorate.client.connections.pool import Connections, Connector
 from quorate.client.errors import AuthenticationFailed, Disconnected, NoBrokerAnswered, error_code
-from quorate.client.retries import Backoff, MonotonicClock, Retries, SystemClock, is_hopeless
+from quorate.client.retries import Backoff, MonotonicClock, Retries, SystemMonotonicClock, is_hopeless
 from quorate.client.routing import (
     AddressForgotten,
     BrokerLost,
@@ -53,7 +53,7 @@ class Cluster:
         self, config: ClientConfig, *, clock: MonotonicClock | None = None, random: Random | None = None
     ) -> None:
         self.config = config
-        self.clock: MonotonicClock = clock or SystemClock()
+        self.clock: MonotonicClock = clock or SystemMonotonicClock()
         self._random = random or Random()
         self._backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._connections = Connections(
@@ -85,7 +85,7 @@ class Cluster:
         with self._routing:
             return self._router.read_route(partition, self.clock.now_ms())
 
-    def brokers(self) -> dict[NodeId, Broker]:
+    def brokers(self) -> dict[NodeId, LiveBroker]:
         """The live brokers, asked for if none are known yet."""
         if not self._router.brokers:
             self.retry("the list of brokers", lambda: self.metadata([]))
@@ -163,13 +163,13 @@ class Cluster:
 
         return self.first_answer(type(request).__name__, ask)
 
-    def ask_node(self, node: Broker, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
+    def ask_node(self, node: LiveBroker, request: Request, response_type: type[R], *, ceiling: int | None = None) -> R:
         """The answer of this very broker."""
         return self.ask_node_in_version(node, type(request), response_type, lambda _: request, ceiling=ceiling)
 
     def ask_node_in_version(
         self,
-        node: Broker,
+        node: LiveBroker,
         request_type: type[Request],
         response_type: type[R],
         build: Callable[[int], Request],

@@ -11,7 +11,7 @@ from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, PartitionIndex, Top
 from quorate.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
-class Broker(msgspec.Struct, frozen=True, kw_only=True):
+class LiveBroker(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     address: Address
     rack: str | None = None
@@ -40,7 +40,7 @@ class TopicMetadata(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterMetadata(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str | None
     controller_id: NodeId | None
-    brokers: Mapping[NodeId, Broker]
+    brokers: Mapping[NodeId, LiveBroker]
     topics: Mapping[TopicName, TopicMetadata]
 
 
@@ -49,7 +49,7 @@ def read_metadata(answer: MetadataResponse) -> ClusterMetadata:
         cluster_id=answer.cluster_id,
         controller_id=None if answer.controller_id < 0 else NodeId(answer.controller_id),
         brokers={
-            NodeId(broker.node_id): Broker(
+            NodeId(broker.node_id): LiveBroker(
                 node_id=NodeId(broker.node_id), address=Address(broker.host, broker.port), rack=broker.rack
             )
             for broker in answer.brokers

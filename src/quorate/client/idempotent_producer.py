@@ -64,7 +64,7 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
     producer_epoch: ProducerEpoch
 
 
-class ProducedBatch(msgspec.Struct, frozen=True, kw_only=True):
+class AcknowledgedBatch(msgspec.Struct, frozen=True, kw_only=True):
     partition: TopicPartition
     base_sequence: int
     #: None where the broker recognised a repeated batch and no longer knows its offset.
@@ -78,7 +78,7 @@ class SendingEnded(msgspec.Struct, frozen=True, kw_only=True):
     error: QuorateError | None
 
 
-Outcome = ProducedBatch | SendingEnded
+Outcome = AcknowledgedBatch | SendingEnded
 
 
 class IdempotentProducer:
@@ -92,20 +92,20 @@ class IdempotentProducer:
         self._connections: dict[Address, Connection] = {}
         self._flights: list[_Flight] = []
 
-    def send(self, topic: str, partition: int, batch: DetachedBatch) -> ProducedBatch:
+    def send(self, topic: str, partition: int, batch: DetachedBatch) -> AcknowledgedBatch:
         """Append one batch (its header is changed) and return when all in-sync replicas have it."""
         (produced,) = self.send_all(topic, partition, [batch])
         return produced
 
     def send_all(
         self, topic: str, partition: int, batches: Iterable[DetachedBatch], *, topic_id: TopicId | None = None
-    ) -> Iterator[ProducedBatch]:
+    ) -> Iterator[AcknowledgedBatch]:
         """Append batches in order, several in flight, to the one partition that is written now."""
         self.begin(topic, partition, batches, topic_id=topic_id)
         try:
             while self.is_sending:
                 for outcome in self.step():
-                    if isinstance(outcome, ProducedBatch):
+                    if isinstance(outcome, AcknowledgedBatch):
                         yield outcome
                     elif outcome.error is not None:
                         raise outcome.error
@@ -254,7 +254,7 @@ class IdempotentProducer:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             outflow.retries.succeeded(now_ms)
             return [
-                ProducedBatch(
+                AcknowledgedBatch(
                     partition=outflow.name,
                     base_sequence=outflow.acknowledge(),
                     base_offset=Offset(part.base_offset) if part.base_offset >= 0 else None,

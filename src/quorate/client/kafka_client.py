@@ -8,13 +8,13 @@ from typing import Self
 from quorate.client.admin.brokers import Brokers, ClusterInfo
 from quorate.client.admin.configs import Configs
 from quorate.client.admin.groups import Groups
-from quorate.client.admin.quorum import Quorum
+from quorate.client.admin.quorum import MetadataQuorum
 from quorate.client.admin.topics import Producers, Reassignments, Topics
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.fetch.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
-from quorate.client.fetch.single_fetch import FetchPosition, FetchResult, fetch_once
+from quorate.client.fetch.rounds import FetchResult, PartitionPosition, fetch_once
 from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdentity
 from quorate.client.offsets import Offsets
 from quorate.client.retries import MonotonicClock
@@ -35,7 +35,7 @@ class KafkaClient:
         self.groups = Groups(self._cluster)
         self.producers = Producers(self._cluster)
         self.brokers = Brokers(self._cluster)
-        self.quorum = Quorum(self._cluster)
+        self.quorum = MetadataQuorum(self._cluster)
         self.reassignments = Reassignments(self._cluster)
 
     @property
@@ -92,7 +92,7 @@ class KafkaClient:
 
     def fetch(
         self,
-        positions: Sequence[FetchPosition],
+        positions: Sequence[PartitionPosition],
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         max_bytes: int = DEFAULT_MAX_BYTES,

@@ -18,7 +18,7 @@ class MonotonicClock(Protocol):
     def sleep_ms(self, duration_ms: int) -> None: ...
 
 
-class SystemClock:
+class SystemMonotonicClock:
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 

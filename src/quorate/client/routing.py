@@ -14,7 +14,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata, TopicMetadata
 from quorate.client.retries import Backoff
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
@@ -70,7 +70,7 @@ class LeaderHinted(msgspec.Struct, frozen=True):
     partition: TopicPartition
     leader: NodeId
     leader_epoch: LeaderEpoch
-    endpoints: tuple[Broker, ...] = ()
+    endpoints: tuple[LiveBroker, ...] = ()
 
 
 class PartitionRefused(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class PartitionLeaderRouter:
         self._refresh_interval_ms = refresh_interval_ms
         self._refresh_backoff = refresh_backoff
         self._random = random
-        self._brokers: dict[NodeId, Broker] = {}
+        self._brokers: dict[NodeId, LiveBroker] = {}
         self._controller_id: NodeId | None = None
         self._cluster_id: str | None = None
         self._topics: dict[TopicName, _Topic] = {}
@@ -255,7 +255,7 @@ class PartitionLeaderRouter:
         return frozenset(self._wanted)
 
     @property
-    def brokers(self) -> Mapping[NodeId, Broker]:
+    def brokers(self) -> Mapping[NodeId, LiveBroker]:
         return self._brokers
 
     @property
@@ -282,7 +282,7 @@ class PartitionLeaderRouter:
             effects += self._take_topic(topic)
         return effects
 
-    def _take_brokers(self, brokers: Mapping[NodeId, Broker]) -> list[RoutingEffect]:
+    def _take_brokers(self, brokers: Mapping[NodeId, LiveBroker]) -> list[RoutingEffect]:
         if not brokers:
             return []  # A broker that is just starting knows no other: nothing can be learned from it.
         gone = {broker.address for broker in self._brokers.values()} - {broker.address for broker in brokers.values()}
@@ -370,7 +370,7 @@ def refusal_event(
     if leader.leader_id < 0:
         return PartitionRefused(now_ms, partition, code)
     brokers = tuple(
-        Broker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
+        LiveBroker(node_id=NodeId(node.node_id), address=Address(node.host, node.port), rack=node.rack)
         for node in endpoints
     )
     return LeaderHinted(now_ms, partition, NodeId(leader.leader_id), LeaderEpoch(leader.leader_epoch), brokers)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from quorate.client.admin.groups import CommittedOffset
+from quorate.client.admin.groups import OffsetAndMetadata
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.errors import NoBrokerAnswered, PartitionUnavailable
@@ -331,7 +331,7 @@ class TestCoordinators:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=[part])])
 
     def test_it_is_asked_for_once_and_again_after_it_moved(self, client: KafkaClient) -> None:
-        offsets = {NAMES[0]: CommittedOffset(offset=Offset(1))}
+        offsets = {NAMES[0]: OffsetAndMetadata(offset=Offset(1))}
         client.groups.commit_offsets("g", offsets)
         client.groups.commit_offsets("g", offsets)
         self.coordinator = 4001
@@ -340,11 +340,11 @@ class TestCoordinators:
 
     def test_it_is_waited_for(self, client: KafkaClient, clock: FakeClock) -> None:
         self.find_errors = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-        client.groups.commit_offsets("g", {NAMES[0]: CommittedOffset(offset=Offset(1))})
+        client.groups.commit_offsets("g", {NAMES[0]: OffsetAndMetadata(offset=Offset(1))})
         assert len(clock.slept_ms) == 2
 
     def test_a_refusal_is_told_at_once(self, client: KafkaClient, clock: FakeClock) -> None:
         self.find_errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
         with pytest.raises(KafkaError, match="group g"):
-            client.groups.commit_offsets("g", {NAMES[0]: CommittedOffset(offset=Offset(1))})
+            client.groups.commit_offsets("g", {NAMES[0]: OffsetAndMetadata(offset=Offset(1))})
         assert clock.slept_ms == []

@@ -10,7 +10,7 @@ from quorate.client.config import ClientConfig
 from quorate.client.connections.connection import Connection, ReceiveBuffers
 from quorate.client.connections.pool import Connector
 from quorate.client.errors import BrokerUnreachable, ConnectionLost, Disconnected, RequestTimedOut, UnsupportedApi
-from quorate.client.retries import MonotonicClock, SystemClock
+from quorate.client.retries import MonotonicClock, SystemMonotonicClock
 from quorate.kernel.address import Address
 from quorate.protocol.apis import ApiKey
 from quorate.protocol.errors import ProtocolError
@@ -61,7 +61,7 @@ def start() -> Iterator[StartBroker]:
 
 def connector(clock: MonotonicClock | None = None, **settings: int) -> Connector:
     config = ClientConfig(bootstrap_servers=("a:1",), **settings)  # type: ignore[arg-type]
-    return Connector(config, ReceiveBuffers(), clock or SystemClock())
+    return Connector(config, ReceiveBuffers(), clock or SystemMonotonicClock())
 
 
 def ask_groups(connection: Connection) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from quorate.client.config import ClientConfig
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch, ProducerIdentity, SendingEnded
+from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer, ProducerIdentity, SendingEnded
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import ProducerEpoch, ProducerId
@@ -115,7 +115,7 @@ def finish(producer: IdempotentProducer) -> tuple[dict[int, list[int]], dict[int
     while producer.is_sending:
         for outcome in producer.step():
             match outcome:
-                case ProducedBatch(partition=partition, base_sequence=sequence):
+                case AcknowledgedBatch(partition=partition, base_sequence=sequence):
                     acknowledged[partition.partition].append(sequence)
                 case SendingEnded(partition=partition, error=error):
                     ended[partition.partition] = error

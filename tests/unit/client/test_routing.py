@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata, TopicMetadata
 from quorate.client.retries import Backoff
 from quorate.client.routing import (
     READ_REPLICA_LEASE_MS,
@@ -42,8 +42,8 @@ START_MS = 5_000
 ADDRESSES = {4001: Address("c", 9092), 7: Address("a", 9092), 100: Address("b", 9093)}
 
 
-def broker(node_id: int, address: Address | None = None) -> Broker:
-    return Broker(node_id=NodeId(node_id), address=address or ADDRESSES[node_id])
+def broker(node_id: int, address: Address | None = None) -> LiveBroker:
+    return LiveBroker(node_id=NodeId(node_id), address=address or ADDRESSES[node_id])
 
 
 def metadata(
@@ -265,7 +265,7 @@ def test_a_partition_that_the_topic_does_not_have_is_no_route(router: PartitionL
     assert found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def hint(leader: int, epoch: int, *endpoints: Broker) -> LeaderHinted:
+def hint(leader: int, epoch: int, *endpoints: LiveBroker) -> LeaderHinted:
     return LeaderHinted(START_MS + 1_000, ORDERS_0, NodeId(leader), LeaderEpoch(epoch), endpoints)
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata, TopicMetadata
 from quorate.client.retries import Backoff
 from quorate.client.routing import (
     BrokerLost,
@@ -56,7 +56,7 @@ def arrivals(draw: st.DrawFn) -> MetadataArrived:
         ClusterMetadata(
             cluster_id=None,
             controller_id=None,
-            brokers={node_id: Broker(node_id=node_id, address=address) for node_id, address in found.items()},
+            brokers={node_id: LiveBroker(node_id=node_id, address=address) for node_id, address in found.items()},
             topics={TOPIC: topic},
         ),
     )
@@ -64,7 +64,7 @@ def arrivals(draw: st.DrawFn) -> MetadataArrived:
 
 @st.composite
 def hints(draw: st.DrawFn) -> LeaderHinted:
-    endpoints = tuple(Broker(node_id=node_id, address=address) for node_id, address in draw(brokers).items())
+    endpoints = tuple(LiveBroker(node_id=node_id, address=address) for node_id, address in draw(brokers).items())
     return LeaderHinted(draw(times), draw(st.sampled_from(PARTITIONS)), draw(node_ids), draw(epochs), endpoints)
 
 

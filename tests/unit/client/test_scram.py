@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.client.connections.authentication import ScramClient, ScramError
+from quorate.client.connections.pool import ScramClient, ScramError
 
 RFC_5802 = {
     "hash_name": "sha1",

@@ -8,7 +8,7 @@ from quorate.client.config import ClientConfig
 from quorate.client.connections.connection import Connection, PendingResponse, ReceiveBuffers, first_ready
 from quorate.client.connections.pool import Connector
 from quorate.client.errors import RequestTimedOut
-from quorate.client.retries import SystemClock
+from quorate.client.retries import SystemMonotonicClock
 from quorate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.unit.client.fake_broker import SILENCE, FakeCluster
 
@@ -24,14 +24,14 @@ def cluster() -> Iterator[FakeCluster]:
 
 @pytest.fixture
 def flights(cluster: FakeCluster) -> list[Flight]:
-    connector = Connector(ClientConfig(bootstrap_servers=cluster.bootstrap), ReceiveBuffers(), SystemClock())
+    connector = Connector(ClientConfig(bootstrap_servers=cluster.bootstrap), ReceiveBuffers(), SystemMonotonicClock())
     connections = [connector.open(broker.address) for broker in cluster.brokers.values()]
     cluster.brokers[100].handlers[ListGroupsRequest] = lambda request, header: ListGroupsResponse()
     return [(one, one.send(ListGroupsRequest(), ListGroupsResponse, 4)) for one in connections]
 
 
 def test_the_one_that_answers_is_taken(flights: list[Flight]) -> None:
-    ready = first_ready(flights, SystemClock(), timeout_ms=30_000)
+    ready = first_ready(flights, SystemMonotonicClock(), timeout_ms=30_000)
     assert ready == 1
     connection, pending = flights[ready]
     assert connection.wait(pending) == ListGroupsResponse()
@@ -39,16 +39,16 @@ def test_the_one_that_answers_is_taken(flights: list[Flight]) -> None:
 
 def test_one_that_was_closed_is_taken(flights: list[Flight]) -> None:
     flights[0][0].close()
-    assert first_ready(flights, SystemClock(), timeout_ms=30_000) == 0
+    assert first_ready(flights, SystemMonotonicClock(), timeout_ms=30_000) == 0
 
 
 def test_a_single_one_needs_no_choice(flights: list[Flight]) -> None:
-    assert first_ready(flights[:1], SystemClock(), timeout_ms=30_000) == 0
+    assert first_ready(flights[:1], SystemMonotonicClock(), timeout_ms=30_000) == 0
 
 
 def test_when_none_answers_the_time_has_been_waited_already(cluster: FakeCluster, flights: list[Flight]) -> None:
     silent, pending = flights[0]
     both = [(silent, pending), (silent, silent.send(ListGroupsRequest(), ListGroupsResponse, 4))]
-    assert first_ready(both, SystemClock(), timeout_ms=30) is None
+    assert first_ready(both, SystemMonotonicClock(), timeout_ms=30) is None
     with pytest.raises(RequestTimedOut):
         silent.wait(pending, has_waited=True)

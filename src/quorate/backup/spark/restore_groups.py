@@ -8,7 +8,7 @@ from quorate.backup.restore.checks import group_refusals
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreLedger
 from quorate.backup.restore.offset_map import TranslatedGroup, translate_group
 from quorate.backup.restore.plan import RestorePlan
-from quorate.client.admin.groups import CommittedOffset
+from quorate.client.admin.groups import OffsetAndMetadata
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName, TopicPartition
@@ -58,7 +58,7 @@ class RestoreGroups:
                 client.groups.delete_offsets(snapshot.group, added)
             if earlier:
                 committed = {
-                    name: CommittedOffset(offset=each.offset, leader_epoch=each.leader_epoch, metadata=each.metadata)
+                    name: OffsetAndMetadata(offset=each.offset, leader_epoch=each.leader_epoch, metadata=each.metadata)
                     for name, each in earlier.items()
                 }
                 client.groups.commit_offsets(snapshot.group, committed)
@@ -96,7 +96,7 @@ def _snapshot(client: KafkaClient, group: str, topics: set[TopicName]) -> GroupS
 
 def _commit(client: KafkaClient, group: TranslatedGroup) -> None:
     wanted = {
-        TopicPartition(each.topic, each.partition): CommittedOffset(offset=each.offset, metadata=each.metadata)
+        TopicPartition(each.topic, each.partition): OffsetAndMetadata(offset=each.offset, metadata=each.metadata)
         for each in group.offsets
     }
     client.groups.commit_offsets(group.group, wanted)

@@ -16,7 +16,7 @@ from quorate.backup.objects.storage import ObjectStorage
 from quorate.backup.restore.placement import PlacedBatch
 from quorate.backup.spark.restore_stream import PartitionAssignment, outgoing_from
 from quorate.client.errors import PartitionUnavailable
-from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch
+from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import TopicId, TopicPartition
@@ -75,7 +75,7 @@ class PartitionWriter:
         self._progress_at = time.monotonic()
         self._write_from(self._end())
 
-    def produced(self, batch: ProducedBatch) -> None:
+    def produced(self, batch: AcknowledgedBatch) -> None:
         if batch.base_offset not in (None, self._position):
             raise self._disturbed(f"a batch for offset {self._position} got offset {batch.base_offset}")
         placed = self._unacknowledged.popleft()

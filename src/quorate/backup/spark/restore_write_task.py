@@ -21,7 +21,7 @@ from quorate.backup.spark.task_progress import Report, ignore
 from quorate.backup.spark.task_runner import Outcome
 from quorate.client.config import ClientConfig
 from quorate.client.errors import TopicReplaced
-from quorate.client.idempotent_producer import IdempotentProducer, ProducedBatch, ProducerIdentity
+from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer, ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicId, TopicName, TopicPartition
@@ -164,7 +164,7 @@ def write_in_lanes(
             time.sleep(_LOOK_MS / 1000)
         for outcome in producer.step(_LOOK_MS) if paused else producer.step():
             writer, _ = at_work[outcome.partition]
-            if isinstance(outcome, ProducedBatch):
+            if isinstance(outcome, AcknowledgedBatch):
                 records_before = writer.record_count
                 writer.produced(outcome)
                 report(0, writer.record_count - records_before)

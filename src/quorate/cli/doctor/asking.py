@@ -8,7 +8,7 @@ import msgspec
 from quorate.cli.doctor.facts import NodeAnswers, QuorumClaim, Silence
 from quorate.client.admin.brokers import NodeCondition, ask_conditions
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, read_metadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, read_metadata
 from quorate.client.connections.connection import Connection
 from quorate.client.errors import NoBrokerAnswered, UnsupportedApi, check
 from quorate.kernel.address import Address
@@ -42,13 +42,13 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     """What was said at one address."""
 
     metadata: ClusterMetadata
-    registered: dict[Broker, bool]
+    registered: dict[LiveBroker, bool]
     quorum: QuorumClaim | None
     conditions: list[NodeCondition]
 
-    def nodes(self) -> set[Broker]:
+    def nodes(self) -> set[LiveBroker]:
         named = {*self.metadata.brokers.values(), *self.registered}
-        return {Broker(node_id=broker.node_id, address=broker.address) for broker in named}
+        return {LiveBroker(node_id=broker.node_id, address=broker.address) for broker in named}
 
 
 def ask_all(cluster: Cluster, executor: Executor) -> Beliefs:
@@ -77,11 +77,11 @@ def _sort_out(said: dict[Address, _Said | QuorateError]) -> Beliefs:
     return Beliefs(answers=answers, silences=silences, lost_bootstrap_servers=lost)
 
 
-def _named(said: Iterable[_Said | QuorateError]) -> set[Broker]:
+def _named(said: Iterable[_Said | QuorateError]) -> set[LiveBroker]:
     return {node for each in said if isinstance(each, _Said) for node in each.nodes()}
 
 
-def _answers(node: Broker, said: _Said) -> NodeAnswers:
+def _answers(node: LiveBroker, said: _Said) -> NodeAnswers:
     fenced = {broker.node_id: is_fenced for broker, is_fenced in said.registered.items()}
     # Who answers at an address is not said in the answer; that is known only here.
     conditions = [msgspec.structs.replace(each, node_id=node.node_id) for each in said.conditions]
@@ -111,7 +111,7 @@ def _ask_metadata(connection: Connection) -> ClusterMetadata:
     return read_metadata(answer)
 
 
-def _ask_registered(connection: Connection) -> dict[Broker, bool]:
+def _ask_registered(connection: Connection) -> dict[LiveBroker, bool]:
     """All brokers and whether they are fenced, where that can be told."""
     if not connection.versions.supports(DescribeClusterRequest, at_least=_FENCED_BROKERS_VERSION):
         return {}
@@ -120,7 +120,7 @@ def _ask_registered(connection: Connection) -> dict[Broker, bool]:
     if answer.error_code != ErrorCode.NONE:
         return {}
     return {
-        Broker(node_id=NodeId(broker.broker_id), address=Address(broker.host, broker.port)): broker.is_fenced
+        LiveBroker(node_id=NodeId(broker.broker_id), address=Address(broker.host, broker.port)): broker.is_fenced
         for broker in answer.brokers
     }
 

@@ -18,13 +18,13 @@ from quorate.cli.doctor.disagreements import (
     topic_disagreements,
 )
 from quorate.cli.doctor.facts import LeaderClaim, Look
-from quorate.cli.doctor.finding import Finding, Kind, Severity, by_weight
+from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind, by_weight
 from quorate.cli.doctor.trials import judge_trials
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from quorate.replication.core.min_isr import effective_min_isr
 
 
-def lasting(looks: Sequence[Look]) -> list[Finding]:
+def lasting(looks: Sequence[Look]) -> list[DoctorFinding]:
     """What the last look shows and all before it did too, and what is certain from any of them."""
     each = [diagnose(look) for look in looks]
     shared = set.intersection(*({finding.identity for finding in findings} for findings in each))
@@ -36,7 +36,7 @@ def lasting(looks: Sequence[Look]) -> list[Finding]:
     return by_weight([*found.values(), *over_time])
 
 
-def diagnose(look: Look) -> list[Finding]:
+def diagnose(look: Look) -> list[DoctorFinding]:
     """Everything that this look shows, passing or not."""
     beliefs = newest_beliefs(look.answers)
     return [
@@ -57,7 +57,7 @@ def diagnose(look: Look) -> list[Finding]:
     ]
 
 
-def contradictions_over_time(looks: Sequence[Look]) -> Iterator[Finding]:
+def contradictions_over_time(looks: Sequence[Look]) -> Iterator[DoctorFinding]:
     """An epoch has one leader for ever: two that were named for it at different moments are as wrong as at one."""
     named: dict[tuple[TopicPartition, TopicId, LeaderEpoch], dict[NodeId, NodeId]] = {}
     for look in looks:
@@ -69,14 +69,14 @@ def contradictions_over_time(looks: Sequence[Look]) -> Iterator[Finding]:
     for (name, _, epoch), leaders in named.items():
         if len(leaders) > 1:
             said = ", ".join(f"node {node} said {LeaderClaim(leader, epoch)}" for leader, node in leaders.items())
-            yield Finding(kind=Kind.LEADER, subject=str(name), text=said, held=said, is_certain=True)
+            yield DoctorFinding(kind=Kind.LEADER, subject=str(name), text=said, held=said, is_certain=True)
 
 
-def _silent_nodes(look: Look) -> Iterator[Finding]:
+def _silent_nodes(look: Look) -> Iterator[DoctorFinding]:
     fenced = _fenced_ids(look)
     for silence in look.silences:
         also = " (and is fenced)" if silence.node.node_id in fenced else ""
-        yield Finding(
+        yield DoctorFinding(
             kind=Kind.UNREACHABLE,
             subject=f"node {silence.node.node_id}",
             text=f"unreachable{also}: {silence.reason}",
@@ -84,18 +84,18 @@ def _silent_nodes(look: Look) -> Iterator[Finding]:
             held=str(silence.node.address),
         )
     for address in look.lost_bootstrap_servers:
-        yield Finding(
+        yield DoctorFinding(
             kind=Kind.UNREACHABLE,
-            severity=Severity.WARNING,
+            severity=FindingSeverity.WARNING,
             subject=f"bootstrap server {address}",
             text="does not answer, and no node of the cluster is there",
         )
 
 
-def _fenced_nodes(look: Look) -> Iterator[Finding]:
+def _fenced_nodes(look: Look) -> Iterator[DoctorFinding]:
     silent = {silence.node.node_id for silence in look.silences}
     for node_id in sorted(_fenced_ids(look) - silent):
-        yield Finding(
+        yield DoctorFinding(
             kind=Kind.FENCED,
             subject=f"node {node_id}",
             text="answers, but is fenced: the quorum does not count on it",
@@ -103,11 +103,11 @@ def _fenced_nodes(look: Look) -> Iterator[Finding]:
         )
 
 
-def _reported_problems(look: Look) -> Iterator[Finding]:
+def _reported_problems(look: Look) -> Iterator[DoctorFinding]:
     for answer in look.answers:
         for condition in answer.conditions:
             if condition.is_problem:
-                yield Finding(
+                yield DoctorFinding(
                     kind=Kind.CONDITION,
                     subject=f"node {answer.node_id}",
                     text=condition.sentence,
@@ -131,29 +131,31 @@ def _fenced_ids(look: Look) -> set[NodeId]:
     return {node_id for answer in look.answers for node_id, is_fenced in answer.fenced.items() if is_fenced}
 
 
-def _leaderless_quorum(look: Look) -> Iterator[Finding]:
+def _leaderless_quorum(look: Look) -> Iterator[DoctorFinding]:
     claims = [answer.quorum for answer in look.answers if answer.quorum is not None]
     if claims and all(claim.leader is None for claim in claims):
-        yield Finding(kind=Kind.QUORUM_LEADERLESS, subject="quorum", text="no leader: no change can be agreed on")
+        yield DoctorFinding(kind=Kind.QUORUM_LEADERLESS, subject="quorum", text="no leader: no change can be agreed on")
 
 
-def _partition_states(look: Look, beliefs: dict[TopicPartition, Belief]) -> Iterator[Finding]:
+def _partition_states(look: Look, beliefs: dict[TopicPartition, Belief]) -> Iterator[DoctorFinding]:
     silent = look.node_ids - {answer.node_id for answer in look.answers}
     for name, belief in beliefs.items():
         partition, subject = belief.metadata, str(name)
         in_sync = f"in sync {_ids(partition.isr)} of {_ids(partition.replicas)}"
         min_isr = effective_min_isr(look.min_isr.get(name.topic, 1), len(partition.replicas))
         if partition.leader is None:
-            yield Finding(kind=Kind.LEADERLESS, subject=subject, text=f"no leader; {in_sync}")
+            yield DoctorFinding(kind=Kind.LEADERLESS, subject=subject, text=f"no leader; {in_sync}")
         elif partition.leader in silent:
             text = f"{belief.claim} does not answer; {in_sync}"
-            yield Finding(kind=Kind.LEADER_UNREACHABLE, subject=subject, text=text, held=str(belief.claim))
+            yield DoctorFinding(kind=Kind.LEADER_UNREACHABLE, subject=subject, text=text, held=str(belief.claim))
         elif len(partition.isr) < min_isr:
             text = f"below min.insync.replicas {min_isr}, so that acks=all is refused; {in_sync}"
-            yield Finding(kind=Kind.UNDER_MIN_ISR, subject=subject, text=text)
+            yield DoctorFinding(kind=Kind.UNDER_MIN_ISR, subject=subject, text=text)
         elif not set(partition.replicas) <= set(partition.isr):
             text = f"under-replicated; {in_sync}"
-            yield Finding(kind=Kind.UNDER_REPLICATED, severity=Severity.WARNING, subject=subject, text=text)
+            yield DoctorFinding(
+                kind=Kind.UNDER_REPLICATED, severity=FindingSeverity.WARNING, subject=subject, text=text
+            )
 
 
 def _ids(nodes: Sequence[NodeId]) -> str:

@@ -6,19 +6,19 @@ from typing import TypeVar
 
 from quorate.cli.doctor.belief import Belief
 from quorate.cli.doctor.facts import FoundCoordinator, LeaderClaim, NodeAnswers, QuorumClaim, claim_of
-from quorate.cli.doctor.finding import Finding, Kind
+from quorate.cli.doctor.finding import DoctorFinding, Kind
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, TopicPartition
 
 V = TypeVar("V", bound=Hashable)
 
 
-def cluster_id_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
+def cluster_id_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
     said = {answer.node_id: answer.metadata.cluster_id for answer in answers}
     return _odd_ones(said, "cluster", lambda cluster_id: f"says that its id is {cluster_id}")
 
 
-def address_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
+def address_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
     for broker_id in sorted({broker for answer in answers for broker in answer.metadata.brokers}):
         said = {
             answer.node_id: str(answer.metadata.brokers[broker_id].address)
@@ -28,7 +28,7 @@ def address_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
         yield from _odd_ones(said, f"node {broker_id}", lambda address: f"says that it is at {address}")
 
 
-def fencing_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
+def fencing_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
     telling = [answer for answer in answers if answer.fenced]
     for broker_id in sorted({broker for answer in telling for broker in answer.fenced}):
         said = {answer.node_id: answer.fenced.get(broker_id) for answer in telling}
@@ -39,7 +39,7 @@ def _fencing_text(is_fenced: bool | None) -> str:
     return "does not know it" if is_fenced is None else f"says that it is {'fenced' if is_fenced else 'live'}"
 
 
-def topic_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
+def topic_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
     """Whether it exists, under which id, and how many partitions it has."""
     for topic in sorted({topic for answer in answers for topic in answer.metadata.topics}):
         said = {answer.node_id: _topic_text(answer, topic) for answer in answers}
@@ -53,13 +53,15 @@ def _topic_text(answer: NodeAnswers, name: str) -> str:
     return f"says that it has id {found.topic_id} and {len(found.partitions)} partitions"
 
 
-def leader_disagreements(answers: Sequence[NodeAnswers], beliefs: Mapping[TopicPartition, Belief]) -> Iterator[Finding]:
+def leader_disagreements(
+    answers: Sequence[NodeAnswers], beliefs: Mapping[TopicPartition, Belief]
+) -> Iterator[DoctorFinding]:
     for answer in answers:
         for name, topic_id, partition in answer.partitions():
             belief, claim = beliefs[name], claim_of(partition)
             if claim != belief.claim and topic_id == belief.topic_id:
                 text = f"node {answer.node_id} says {claim}, node {belief.nodes[0]} says {belief.claim}"
-                yield Finding(
+                yield DoctorFinding(
                     kind=Kind.LEADER,
                     subject=str(name),
                     text=text,
@@ -77,7 +79,7 @@ def contradicts(one: LeaderClaim, other: LeaderClaim) -> bool:
 
 def replica_disagreements(
     answers: Sequence[NodeAnswers], beliefs: Mapping[TopicPartition, Belief]
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """Of nodes that agree on the leader: those that lag behind in that are told already."""
     for name, belief in beliefs.items():
         agreeing = [answer for answer in answers if answer.node_id in belief.nodes]
@@ -92,7 +94,7 @@ def _ids(nodes: Sequence[NodeId]) -> str:
     return ",".join(map(str, nodes)) or "none"
 
 
-def quorum_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
+def quorum_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
     said = {answer.node_id: answer.quorum for answer in answers if answer.quorum is not None}
     newest = max((claim.term for claim in said.values() if claim.leader is not None), default=None)
     leading = [node for node, claim in said.items() if claim.leader is not None and claim.term == newest]
@@ -102,7 +104,7 @@ def quorum_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[Finding]:
     witness = next(node for node in leading if said[node] == reference)
     for node, claim in said.items():
         if claim != reference:
-            yield Finding(
+            yield DoctorFinding(
                 kind=Kind.QUORUM,
                 subject="quorum",
                 text=f"node {node} {_quorum_text(claim)}, node {witness} {_quorum_text(reference)}",
@@ -118,7 +120,7 @@ def _quorum_text(claim: QuorumClaim) -> str:
 
 def coordinator_disagreements(
     found: Sequence[FoundCoordinator], beliefs: Mapping[TopicPartition, Belief]
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """A group's coordinator is who leads its partition of __consumer_offsets, whoever is asked."""
     for each in found:
         belief = beliefs.get(each.partition)
@@ -131,7 +133,7 @@ def coordinator_disagreements(
             text = f"node {each.node_id} names node {each.coordinator} for group {each.group_id}; {leads}"
         else:
             continue
-        yield Finding(
+        yield DoctorFinding(
             kind=Kind.COORDINATOR,
             subject=str(each.partition),
             text=text,
@@ -140,7 +142,7 @@ def coordinator_disagreements(
         )
 
 
-def _odd_ones(said: Mapping[NodeId, V], subject: str, words: Callable[[V], str]) -> Iterator[Finding]:
+def _odd_ones(said: Mapping[NodeId, V], subject: str, words: Callable[[V], str]) -> Iterator[DoctorFinding]:
     """Those that say other than most do."""
     if len(set(said.values())) <= 1:
         return
@@ -148,7 +150,7 @@ def _odd_ones(said: Mapping[NodeId, V], subject: str, words: Callable[[V], str])
     witness = next(node for node, value in said.items() if value == reference)
     for node, value in said.items():
         if value != reference:
-            yield Finding(
+            yield DoctorFinding(
                 kind=Kind.METADATA,
                 subject=subject,
                 text=f"node {node} {words(value)}, node {witness} {words(reference)}",

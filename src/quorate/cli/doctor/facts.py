@@ -6,7 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from quorate.client.admin.brokers import NodeCondition
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId, TopicPartition
@@ -34,7 +34,7 @@ class QuorumClaim(msgspec.Struct, frozen=True):
 class NodeAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """What one node believes."""
 
-    node: Broker
+    node: LiveBroker
     metadata: ClusterMetadata
     #: All brokers that it knows and whether they are fenced; empty where it is too old to tell.
     fenced: Mapping[NodeId, bool] = {}
@@ -56,7 +56,7 @@ class NodeAnswers(msgspec.Struct, frozen=True, kw_only=True):
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """A node that others know of, and that did not answer."""
 
-    node: Broker
+    node: LiveBroker
     reason: str
 
 

@@ -7,7 +7,7 @@ import msgspec
 from quorate.kernel.ids import NodeId
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
 
@@ -50,9 +50,9 @@ _STATES = frozenset(
 )
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
-    severity: Severity = Severity.ERROR
+    severity: FindingSeverity = FindingSeverity.ERROR
     #: What it is about: "orders-3", "node 7", "quorum", "cluster".
     subject: str
     text: str
@@ -75,9 +75,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind not in _STATES
 
 
-def by_weight(findings: "list[Finding]") -> "list[Finding]":
+def by_weight(findings: "list[DoctorFinding]") -> "list[DoctorFinding]":
     """Errors first, then nodes and quorum before the partitions that suffer from them."""
-    return sorted(findings, key=lambda each: (each.severity is not Severity.ERROR, each.kind in _PARTITION_STATES))
+    return sorted(
+        findings, key=lambda each: (each.severity is not FindingSeverity.ERROR, each.kind in _PARTITION_STATES)
+    )
 
 
 _PARTITION_STATES = frozenset(

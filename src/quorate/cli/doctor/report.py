@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from quorate.cli.counted import counted
-from quorate.cli.doctor.finding import Finding, Kind, Severity
+from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind
 
 #: Of each kind; a node that is down shows in every partition it had.
 SHOWN_PER_KIND = 20
@@ -15,7 +15,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     node_count: int
     partition_count: int
     claims_tried: int
-    findings: Sequence[Finding]
+    findings: Sequence[DoctorFinding]
     #: What nodes tell of themselves without anything being wrong, such as the progress of a scrub.
     information: Sequence[str] = ()
 
@@ -25,11 +25,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> int:
-        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+        return sum(finding.severity is FindingSeverity.ERROR for finding in self.findings)
 
 
 def nobody_answers(reason: str) -> Report:
-    lost = Finding(kind=Kind.UNREACHABLE, subject="cluster", text=reason)
+    lost = DoctorFinding(kind=Kind.UNREACHABLE, subject="cluster", text=reason)
     return Report(node_count=0, partition_count=0, claims_tried=0, findings=[lost])
 
 
@@ -39,7 +39,7 @@ def text_lines(report: Report) -> Iterator[str]:
     yield summary(report)
 
 
-def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+def finding_lines(findings: Sequence[DoctorFinding]) -> Iterator[str]:
     shown: dict[Kind, int] = {}
     for finding in findings:
         shown[finding.kind] = shown.get(finding.kind, 0) + 1

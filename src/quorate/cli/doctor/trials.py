@@ -10,7 +10,7 @@ from typing import Final
 from quorate.cli.doctor.belief import Belief
 from quorate.cli.doctor.disagreements import contradicts
 from quorate.cli.doctor.facts import Attempt, Trial
-from quorate.cli.doctor.finding import Finding, Kind, Severity
+from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, TopicPartition
 
@@ -44,7 +44,7 @@ _VERBS: Final = {
 
 def judge_trials(
     trials: Sequence[Trial], beliefs: Mapping[TopicPartition, Belief], answering: int
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """``answering`` nodes said who leads."""
     for trial in trials:
         if trial.outcome in _FORBIDDEN:
@@ -57,7 +57,7 @@ def judge_trials(
             yield from _judge_other(trial)
 
 
-def _judge_leader(trial: Trial, namers: Sequence[NodeId], answering: int) -> Iterator[Finding]:
+def _judge_leader(trial: Trial, namers: Sequence[NodeId], answering: int) -> Iterator[DoctorFinding]:
     if trial.outcome not in _ACCEPTED[trial.attempt]:
         who = "all" if len(namers) == answering else " and ".join(f"node {node}" for node in namers)
         named = f"is named leader (epoch {trial.claim.leader_epoch}) by {who}"
@@ -65,7 +65,7 @@ def _judge_leader(trial: Trial, namers: Sequence[NodeId], answering: int) -> Ite
         yield _finding(Kind.REFUSED, trial, text)
 
 
-def _judge_other(trial: Trial) -> Iterator[Finding]:
+def _judge_other(trial: Trial) -> Iterator[DoctorFinding]:
     if trial.outcome in _ACCEPTED[trial.attempt]:
         # Only a fetch says for which epoch it is meant: who takes a write may not have heard of a newer one yet.
         is_certain = trial.attempt is Attempt.FETCH and trial.claim.leader is not None and trial.claim.leader_epoch >= 0
@@ -80,13 +80,13 @@ def _judge_other(trial: Trial) -> Iterator[Finding]:
         yield _finding(Kind.HINT, trial, text, is_certain=contradicts(trial.hint, trial.claim))
     elif trial.hint is None and trial.has_room_for_hint and trial.claim.leader is not None:
         text = f"refuses {_VERBS[trial.attempt]} and does not name {trial.claim}"
-        yield _finding(Kind.HINT, trial, text, severity=Severity.WARNING)
+        yield _finding(Kind.HINT, trial, text, severity=FindingSeverity.WARNING)
 
 
 def _finding(
-    kind: Kind, trial: Trial, text: str, *, severity: Severity = Severity.ERROR, is_certain: bool = False
-) -> Finding:
-    return Finding(
+    kind: Kind, trial: Trial, text: str, *, severity: FindingSeverity = FindingSeverity.ERROR, is_certain: bool = False
+) -> DoctorFinding:
+    return DoctorFinding(
         kind=kind,
         severity=severity,
         subject=str(trial.partition),
@@ -98,10 +98,10 @@ def _finding(
     )
 
 
-def _untried(trial: Trial) -> Finding:
-    return Finding(
+def _untried(trial: Trial) -> DoctorFinding:
+    return DoctorFinding(
         kind=Kind.UNTRIED,
-        severity=Severity.WARNING,
+        severity=FindingSeverity.WARNING,
         subject=str(trial.partition),
         text=f"{trial.attempt} could not be tried on node {trial.node_id}: {trial.outcome.name}",
         node_id=trial.node_id,

@@ -40,7 +40,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str] = {}
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterLayout(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes, by their ``node.toml``, and what that took."""
 
     nodes: Mapping[Path, NodeConfig]
@@ -53,7 +53,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             write_private(path, text)
 
 
-def lay_out(folder: Path, wishes: Wishes) -> Layout:
+def lay_out(folder: Path, wishes: Wishes) -> ClusterLayout:
     """Nothing is written yet."""
     texts = dict(_read(folder))
     existing = {path: _parse(path, text) for path, text in texts.items()}
@@ -69,7 +69,7 @@ def lay_out(folder: Path, wishes: Wishes) -> Layout:
     settled = {path: _parse(path, text) for path, text in texts.items()}
     added = {path: file.text() for path, file in _new_files(folder, wishes, list(settled.values()), count)}
     nodes = settled | {path: _parse_own(text) for path, text in added.items()}
-    return Layout(
+    return ClusterLayout(
         nodes=dict(sorted(nodes.items(), key=lambda item: item[1].node_id)),
         changed_files=changed | added,
         moved_ports=[f"port {old.port} for peers is taken: {new.port} takes its place" for old, new in moved],

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker, ClusterMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker
 from quorate.client.connections.connection import Connection
 from quorate.client.errors import Disconnected, UnsupportedApi, check
 from quorate.client.leader_calls import by_topic
@@ -34,7 +34,7 @@ from quorate.protocol.schema import Request, Response
 class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str | None
     controller_id: NodeId | None
-    brokers: Mapping[NodeId, Broker]
+    brokers: Mapping[NodeId, LiveBroker]
 
 
 class ClusterInfo:
@@ -63,18 +63,18 @@ class ClusterInfo:
         """
         wanted = set(partitions)
         self._cluster.want({partition.topic for partition in wanted})
-        by_leader: dict[Broker, list[TopicPartition]] = {}
+        by_leader: dict[LiveBroker, list[TopicPartition]] = {}
         for partition in sorted(wanted):
             route = self._cluster.route(partition)
             if isinstance(route, Route):
-                by_leader.setdefault(Broker(node_id=route.node_id, address=route.address), []).append(partition)
+                by_leader.setdefault(LiveBroker(node_id=route.node_id, address=route.address), []).append(partition)
         found: dict[TopicPartition, int] = {}
         for broker, led in by_leader.items():
             with suppress(QuorateError):
                 found |= self._log_bytes_on(broker, led)
         return found
 
-    def _log_bytes_on(self, broker: Broker, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _log_bytes_on(self, broker: LiveBroker, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         topics = [
             DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()
         ]
@@ -96,7 +96,7 @@ class ClusterInfo:
             cluster_id=answer.cluster_id,
             controller_id=NodeId(answer.controller_id) if answer.controller_id >= 0 else None,
             brokers={
-                NodeId(broker.broker_id): Broker(
+                NodeId(broker.broker_id): LiveBroker(
                     node_id=NodeId(broker.broker_id), address=Address(broker.host, broker.port), rack=broker.rack
                 )
                 for broker in answer.brokers

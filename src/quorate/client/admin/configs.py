@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker
+from quorate.client.cluster_metadata import LiveBroker
 from quorate.client.errors import check
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
@@ -47,7 +47,7 @@ class ConfigResource(msgspec.Struct, frozen=True):
     name: str
 
 
-class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
+class DescribedConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     #: None where it is not set, or not shown because it is sensitive.
     value: str | None
@@ -66,7 +66,7 @@ class _Operation(IntEnum):
     DELETE = 1
 
 
-Entries = dict[str, ConfigEntry]
+Entries = dict[str, DescribedConfig]
 
 
 class Configs:
@@ -115,7 +115,7 @@ class Configs:
 
         self._cluster.retry("IncrementalAlterConfigs", attempt)
 
-    def _describe(self, broker: Broker | None, resources: list[ConfigResource]) -> dict[ConfigResource, Entries]:
+    def _describe(self, broker: LiveBroker | None, resources: list[ConfigResource]) -> dict[ConfigResource, Entries]:
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -135,9 +135,9 @@ class Configs:
             found[resource] = {entry.name: _read_entry(entry) for entry in result.configs}
         return found
 
-    def _by_broker(self, resources: Iterable[ConfigResource]) -> dict[Broker | None, list[ConfigResource]]:
+    def _by_broker(self, resources: Iterable[ConfigResource]) -> dict[LiveBroker | None, list[ConfigResource]]:
         """Whom to ask about what; None stands for any broker."""
-        groups: dict[Broker | None, list[ConfigResource]] = {}
+        groups: dict[LiveBroker | None, list[ConfigResource]] = {}
         for resource in resources:
             broker = None
             if resource.kind is ResourceType.BROKER and resource.name:
@@ -148,12 +148,12 @@ class Configs:
         return groups
 
 
-def _read_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+def _read_entry(entry: DescribeConfigsResourceResult) -> DescribedConfig:
     try:
         source = ConfigSource(entry.config_source)
     except ValueError:
         source = ConfigSource.UNKNOWN
-    return ConfigEntry(
+    return DescribedConfig(
         name=entry.name,
         value=entry.value,
         source=source,

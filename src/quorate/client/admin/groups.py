@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from quorate.client.cluster import Cluster
-from quorate.client.cluster_metadata import Broker
+from quorate.client.cluster_metadata import LiveBroker
 from quorate.client.connections.connection import Connection
 from quorate.client.errors import UnsupportedApi, check
 from quorate.client.leader_calls import by_topic
@@ -65,10 +65,10 @@ class Coordinators:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._known: dict[GroupId, Broker] = {}
+        self._known: dict[GroupId, LiveBroker] = {}
         self._lock = threading.Lock()
 
-    def call(self, group_id: GroupId, what: str, ask: Callable[[Broker], T]) -> T:
+    def call(self, group_id: GroupId, what: str, ask: Callable[[LiveBroker], T]) -> T:
         """Ask the group's coordinator, look for it again where it moved, and retry while it loads."""
 
         def attempt() -> T:
@@ -84,7 +84,7 @@ class Coordinators:
 
         return self._cluster.retry(what, attempt)
 
-    def _find(self, group_id: GroupId) -> Broker:
+    def _find(self, group_id: GroupId) -> LiveBroker:
         def ask(connection: Connection) -> FindCoordinatorResponse:
             version = connection.versions.choose(FindCoordinatorRequest)
             if version >= _MANY_KEYS_VERSION:
@@ -96,7 +96,7 @@ class Coordinators:
         answer = self._cluster.first_answer("FindCoordinator", ask)
         found = answer.coordinators[0] if answer.coordinators else answer
         check(found.error_code, f"find the coordinator of group {group_id}", found.error_message)
-        coordinator = Broker(node_id=NodeId(found.node_id), address=Address(found.host, found.port))
+        coordinator = LiveBroker(node_id=NodeId(found.node_id), address=Address(found.host, found.port))
         with self._lock:
             self._known[group_id] = coordinator
         return coordinator
@@ -108,7 +108,7 @@ _MANY_GROUPS_VERSION: Final = 8
 _STABLE_VERSION: Final = 7
 
 
-class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
+class OffsetAndMetadata(msgspec.Struct, frozen=True, kw_only=True):
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str | None = ""
@@ -119,7 +119,7 @@ class GroupOffsets:
         self._cluster = cluster
         self._coordinators = coordinators
 
-    def fetch(self, group_id: GroupId, *, require_stable: bool) -> dict[TopicPartition, CommittedOffset]:
+    def fetch(self, group_id: GroupId, *, require_stable: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         def build(version: int) -> OffsetFetchRequest:
             if version >= _MANY_GROUPS_VERSION:
                 groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None)]
@@ -127,7 +127,7 @@ class GroupOffsets:
             is_stable = require_stable and version >= _STABLE_VERSION
             return OffsetFetchRequest(group_id=group_id, topics=None, require_stable=is_stable)
 
-        def ask(coordinator: Broker) -> dict[TopicPartition, CommittedOffset]:
+        def ask(coordinator: LiveBroker) -> dict[TopicPartition, OffsetAndMetadata]:
             answer = self._cluster.ask_node_in_version(
                 coordinator, OffsetFetchRequest, OffsetFetchResponse, build, ceiling=_NAMES_VERSION
             )
@@ -135,7 +135,7 @@ class GroupOffsets:
 
         return self._coordinators.call(group_id, "OffsetFetch", ask)
 
-    def commit(self, group_id: GroupId, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit(self, group_id: GroupId, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for partition, committed in offsets.items():
             topics.setdefault(partition.topic, []).append(
@@ -151,7 +151,7 @@ class GroupOffsets:
             topics=[OffsetCommitRequestTopic(name=name, partitions=found) for name, found in topics.items()],
         )
 
-        def ask(coordinator: Broker) -> None:
+        def ask(coordinator: LiveBroker) -> None:
             answer = self._cluster.ask_node(coordinator, request, OffsetCommitResponse, ceiling=_NAMES_VERSION)
             for topic in answer.topics:
                 for found in topic.partitions:
@@ -171,7 +171,7 @@ class GroupOffsets:
             ],
         )
 
-        def ask(coordinator: Broker) -> None:
+        def ask(coordinator: LiveBroker) -> None:
             answer = self._cluster.ask_node(coordinator, request, OffsetDeleteResponse)
             check(answer.error_code, f"delete offsets of group {group_id}")
             for topic in answer.topics:
@@ -182,7 +182,7 @@ class GroupOffsets:
         self._coordinators.call(group_id, "OffsetDelete", ask)
 
 
-def _read_offsets(group_id: GroupId, answer: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+def _read_offsets(group_id: GroupId, answer: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
     what = f"fetch the offsets of group {group_id}"
     check(answer.error_code, what)
     for group in answer.groups:
@@ -195,7 +195,7 @@ def _read_offsets(group_id: GroupId, answer: OffsetFetchResponse) -> dict[TopicP
             check(found.error_code, f"{what} for partition {topic.name}-{found.partition_index}")
             if found.committed_offset >= 0:
                 partition = TopicPartition(TopicName(topic.name), PartitionIndex(found.partition_index))
-                offsets[partition] = CommittedOffset(
+                offsets[partition] = OffsetAndMetadata(
                     offset=Offset(found.committed_offset),
                     leader_epoch=LeaderEpoch(found.committed_leader_epoch),
                     metadata=found.metadata,
@@ -206,7 +206,7 @@ def _read_offsets(group_id: GroupId, answer: OffsetFetchResponse) -> dict[TopicP
 CONSUMER_PROTOCOL = "consumer"
 
 
-class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     #: "consumer" for consumers; empty for a group that only has committed offsets.
     protocol_type: str
@@ -244,7 +244,7 @@ class Groups:
         self._coordinators = Coordinators(cluster)
         self._offsets = GroupOffsets(cluster, self._coordinators)
 
-    def list(self) -> Sequence[ListedGroup]:
+    def list(self) -> Sequence[GroupListing]:
         """Every group, from all brokers: each knows those that it coordinates."""
         return self._cluster.retry("ListGroups", self._list)
 
@@ -256,32 +256,32 @@ class Groups:
         for group_id in group_ids:
             request = DeleteGroupsRequest(groups_names=[group_id])
 
-            def ask(coordinator: Broker, request: DeleteGroupsRequest = request) -> None:
+            def ask(coordinator: LiveBroker, request: DeleteGroupsRequest = request) -> None:
                 answer = self._cluster.ask_node(coordinator, request, DeleteGroupsResponse)
                 for result in answer.results:
                     check(result.error_code, f"delete group {result.group_id}")
 
             self._coordinators.call(GroupId(group_id), "DeleteGroups", ask)
 
-    def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
+    def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has committed, for all its partitions."""
         return self._offsets.fetch(GroupId(group_id), require_stable=require_stable)
 
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit from outside, which the coordinator allows while the group has no members."""
         self._offsets.commit(GroupId(group_id), offsets)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         self._offsets.delete(GroupId(group_id), partitions)
 
-    def _list(self) -> Sequence[ListedGroup]:
-        found: dict[GroupId, ListedGroup] = {}
+    def _list(self) -> Sequence[GroupListing]:
+        found: dict[GroupId, GroupListing] = {}
         for broker in self._cluster.brokers().values():
             answer = self._cluster.ask_node(broker, ListGroupsRequest(), ListGroupsResponse)
             check(answer.error_code, f"list the groups of broker {broker.node_id}")
             for group in answer.groups:
                 group_id = GroupId(group.group_id)
-                found[group_id] = ListedGroup(
+                found[group_id] = GroupListing(
                     group_id=group_id,
                     protocol_type=group.protocol_type,
                     state=group.group_state,
@@ -304,7 +304,7 @@ class Groups:
             group_id, "DescribeGroups", lambda coordinator: self._describe_classic(coordinator, group_id)
         )
 
-    def _describe_consumer(self, coordinator: Broker, group_id: GroupId) -> GroupDescription:
+    def _describe_consumer(self, coordinator: LiveBroker, group_id: GroupId) -> GroupDescription:
         request = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group_id])
         answer = self._cluster.ask_node(coordinator, request, consumer_group_describe.ConsumerGroupDescribeResponse)
         group = answer.groups[0]
@@ -330,7 +330,7 @@ class Groups:
             ),
         )
 
-    def _describe_classic(self, coordinator: Broker, group_id: GroupId) -> GroupDescription:
+    def _describe_classic(self, coordinator: LiveBroker, group_id: GroupId) -> GroupDescription:
         request = describe_groups.DescribeGroupsRequest(groups=[group_id])
         answer = self._cluster.ask_node(coordinator, request, describe_groups.DescribeGroupsResponse)
         group = answer.groups[0]

@@ -50,7 +50,7 @@ class QuorumDescription(msgspec.Struct, frozen=True, kw_only=True):
         return end - self.members[node_id].log_end_offset
 
 
-class Quorum:
+class MetadataQuorum:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 

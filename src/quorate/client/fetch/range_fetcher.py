@@ -19,7 +19,7 @@ from quorate.client.connections.connection import Connection, PendingResponse, f
 from quorate.client.errors import Disconnected, LogTruncated, OffsetOutOfRange, error_code
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed, check_batches
 from quorate.client.fetch.cursor import FetchCursor, NextStep, RetryCause, Routed
-from quorate.client.fetch.requests import DIVERGING_EPOCH_VERSION, fetch_request, match_answer, version_ceiling
+from quorate.client.fetch.rounds import DIVERGING_EPOCH_VERSION, fetch_request, match_answer, version_ceiling
 from quorate.client.offsets import Offsets
 from quorate.client.routing import (
     PartitionRefused,

@@ -9,7 +9,7 @@ import pytest
 
 from quorate.backup.spark.restore_partition_writer import PartitionWriter
 from quorate.backup.spark.restore_write_task import write_in_lanes
-from quorate.client.idempotent_producer import IdempotentProducer, Outcome, ProducedBatch, SendingEnded
+from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer, Outcome, SendingEnded
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
 
@@ -37,7 +37,7 @@ class FakeProducer:
         outcomes: list[Outcome] = []
         for each in begun:
             outcomes.append(
-                ProducedBatch(partition=each, base_sequence=0, base_offset=Offset(0), log_append_time_ms=-1)
+                AcknowledgedBatch(partition=each, base_sequence=0, base_offset=Offset(0), log_append_time_ms=-1)
             )
             outcomes.append(SendingEnded(partition=each, error=None))
         return outcomes
@@ -62,7 +62,7 @@ class FakeWriter:
         else:
             self._producer.sending.append(self.name)
 
-    def produced(self, batch: ProducedBatch) -> None:
+    def produced(self, batch: AcknowledgedBatch) -> None:
         assert batch.partition == self.name
         self.batches += 1
 

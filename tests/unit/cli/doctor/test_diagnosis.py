@@ -16,9 +16,9 @@ from quorate.cli.doctor.facts import (
     Silence,
     Trial,
 )
-from quorate.cli.doctor.finding import Finding, Severity
+from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity
 from quorate.client.admin.brokers import NodeCondition
-from quorate.client.cluster_metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata, TopicMetadata
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, PartitionIndex, Term, TopicId, TopicName, TopicPartition
@@ -30,8 +30,8 @@ FIRST = PartitionIndex(0)
 NAME = TopicPartition(ORDERS, FIRST)
 
 
-def broker(node_id: NodeId) -> Broker:
-    return Broker(node_id=node_id, address=Address("host", 9000 + node_id))
+def broker(node_id: NodeId) -> LiveBroker:
+    return LiveBroker(node_id=node_id, address=Address("host", 9000 + node_id))
 
 
 def claim(leader: NodeId | None, epoch: int = 4) -> LeaderClaim:
@@ -88,7 +88,7 @@ def tried(
     return msgspec.structs.replace(HEALTHY, trials=[trial])
 
 
-def lines(findings: list[Finding]) -> list[str]:
+def lines(findings: list[DoctorFinding]) -> list[str]:
     return [f"{finding.severity}: {finding}" for finding in findings]
 
 
@@ -220,7 +220,7 @@ def test_missing_hint_is_a_warning_where_there_was_room_for_it() -> None:
     refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
     [found] = diagnose(tried(HUNDRED, Attempt.WRITE, refusal, has_room=True))
 
-    assert found.severity is Severity.WARNING
+    assert found.severity is FindingSeverity.WARNING
     assert diagnose(tried(HUNDRED, Attempt.WRITE, refusal, TRUTH, has_room=True)) == []
 
 
@@ -309,7 +309,7 @@ def test_problem_that_a_node_reports_is_a_finding_also_when_its_figures_change()
 
     [found] = lasting(looks)
 
-    assert (found.severity, str(found)) == (Severity.ERROR, "node 100: 7 bytes free")
+    assert (found.severity, str(found)) == (FindingSeverity.ERROR, "node 100: 7 bytes free")
     assert not found.is_disagreement
 
 

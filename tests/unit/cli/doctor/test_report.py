@@ -2,15 +2,15 @@
 
 import json
 
-from quorate.cli.doctor.finding import Finding, Kind, Severity
+from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind
 from quorate.cli.doctor.report import SHOWN_PER_KIND, Report, change_lines, json_line, text_lines
 
 
-def finding(subject: str, kind: Kind = Kind.LEADER, severity: Severity = Severity.ERROR) -> Finding:
-    return Finding(kind=kind, severity=severity, subject=subject, text="is wrong")
+def finding(subject: str, kind: Kind = Kind.LEADER, severity: FindingSeverity = FindingSeverity.ERROR) -> DoctorFinding:
+    return DoctorFinding(kind=kind, severity=severity, subject=subject, text="is wrong")
 
 
-def report(*findings: Finding) -> Report:
+def report(*findings: DoctorFinding) -> Report:
     return Report(node_count=3, partition_count=10, claims_tried=72, findings=findings)
 
 
@@ -19,7 +19,7 @@ def test_healthy_report_is_one_line() -> None:
 
 
 def test_disagreements_are_counted_apart_from_other_findings() -> None:
-    lines = list(text_lines(report(finding("a-0"), finding("a-1", Kind.UNDER_REPLICATED, Severity.WARNING))))
+    lines = list(text_lines(report(finding("a-0"), finding("a-1", Kind.UNDER_REPLICATED, FindingSeverity.WARNING))))
 
     assert lines == [
         "error: a-0: is wrong",
@@ -44,7 +44,7 @@ def test_watching_tells_only_what_changed() -> None:
 
 
 def test_json_says_whether_there_is_an_error() -> None:
-    warned = json.loads(json_line(report(finding("a-0", Kind.UNDER_REPLICATED, Severity.WARNING))))
+    warned = json.loads(json_line(report(finding("a-0", Kind.UNDER_REPLICATED, FindingSeverity.WARNING))))
     wrong = json.loads(json_line(report(finding("a-0"))))
 
     assert (warned["healthy"], warned["disagreements"]) == (True, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.broker.data_dir_lock import lock_data_dir
-from quorate.cli.local.layout import PEER_PORTS_ABOVE, Layout, Wishes, is_free, lay_out
+from quorate.cli.local.layout import PEER_PORTS_ABOVE, ClusterLayout, Wishes, is_free, lay_out
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.testing.free_ports import free_ports
@@ -37,7 +37,7 @@ def taken(port: int) -> Iterator[int]:
         yield port + PEER_PORTS_ABOVE + 1
 
 
-def set_up(folder: Path, wishes: Wishes) -> Layout:
+def set_up(folder: Path, wishes: Wishes) -> ClusterLayout:
     layout = lay_out(folder, wishes)
     layout.write()
     return layout
