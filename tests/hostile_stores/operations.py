@@ -19,7 +19,7 @@ from quorate.backup.retention.compaction_merge import merge_segments
 from quorate.backup.retention.holds import Hold
 from quorate.backup.retention.prune import Pruner
 from quorate.backup.retention.prune_policy import PrunePolicy
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.backup_inventory import take_inventory
 from quorate.backup.spark.data_source.backup_planning import plan_backup
 from quorate.backup.spark.data_source.backup_reading import read_backup

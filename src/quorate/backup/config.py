@@ -10,9 +10,9 @@ from quorate.backup.errors import ConfigError
 from quorate.backup.manifests.manifest import Isolation, Mode, RunSettings
 from quorate.backup.objects.names import is_safe_segment
 from quorate.backup.objects.storage import StorageLocation, parse_url
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.retention.maintenance_policy import MaintenancePolicy
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.client.config import SecurityConfig
 
 _SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.

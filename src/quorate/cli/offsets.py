@@ -13,7 +13,7 @@ from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
-    from quorate.backup.planning.topic_selection import TopicSelection
+    from quorate.backup.planning.cluster_snapshot import TopicSelection
     from quorate.backup.restore.config import RestoreConfig
     from quorate.backup.restore.offset_map import TranslatedGroup
     from quorate.backup.restore.plan import RestorePlan
@@ -101,7 +101,7 @@ class _Opened:
         return KafkaClient(config)
 
     def selection(self, groups: list[str] | None) -> "TopicSelection":
-        from quorate.backup.planning.topic_selection import TopicSelection
+        from quorate.backup.planning.cluster_snapshot import TopicSelection
 
         if groups:
             return TopicSelection(include=tuple(groups))

@@ -12,8 +12,8 @@ from quorate.backup.manifests.commit import commit
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.manifests.merging import merge_results
 from quorate.backup.objects.storage import StorageLocation, StoredObject, open_storage
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.planning.planner import plan_run
-from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.restore.ledger import RestoreLedger, restores_below
 from quorate.backup.retention.holds import Hold, HoldLedger, holds_location
 from quorate.backup.retention.orphans import find_orphans

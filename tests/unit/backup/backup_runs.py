@@ -11,12 +11,17 @@ from quorate.backup.manifests.commit import Run, commit
 from quorate.backup.manifests.manifest import GapReason, Isolation, Manifest, Mode, PartitionEntry, RunSettings
 from quorate.backup.manifests.merging import RangeResult, decode_results, encode_results, merge_results
 from quorate.backup.objects.storage import ObjectStorage, StoredObject
-from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
+from quorate.backup.planning.cluster_snapshot import (
+    ClusterSnapshot,
+    EpochEnd,
+    PartitionSnapshot,
+    TopicSelection,
+    TopicSnapshot,
+)
 from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.ranges import OffsetRange, Placement
 from quorate.backup.segments.batch_summary import BatchSummary
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.offset_ranges import OffsetRange, Placement
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.sink import SegmentSettings

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.segments.batch_summary import BatchSummary, iterate_summaries
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.layout import SegmentHeader
-from quorate.backup.segments.offset_ranges import OffsetRange
+from quorate.backup.segments.layout import FrameCodec, SegmentHeader
 from quorate.backup.segments.writer import FinishedSegment, SegmentWriter
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.records.attributes import Compression

@@ -15,7 +15,7 @@ from quorate.backup.retention.compaction_merge import merge_segments
 from quorate.backup.retention.holds import Hold, HoldLedger, Pruning
 from quorate.backup.retention.prune import Pruner, PruneReport
 from quorate.backup.retention.prune_policy import PrunePolicy
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.kernel.ids import ProducerEpoch, ProducerId
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, read_back, run_backup
 from tests.unit.backup.memory_storage import MemoryStorage

@@ -6,7 +6,7 @@ from quorate.backup.config import BackupConfig, parse_backup_config
 from quorate.backup.errors import ConfigError, StorageError
 from quorate.backup.manifests.manifest import Isolation, Mode
 from quorate.backup.objects.storage import StorageLocation
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 
 SMALLEST = """
 backup_id: nightly

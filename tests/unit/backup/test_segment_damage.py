@@ -5,8 +5,7 @@ import pytest
 
 from quorate.backup.errors import DamagedSegment
 from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.layout import encode_footer, encode_frame_head
+from quorate.backup.segments.layout import FrameCodec, encode_footer, encode_frame_head
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.verification import verified_batches, verify_deeply, verify_hash
 from quorate.kernel.ids import Offset

@@ -11,13 +11,13 @@ from cramjam import zstd
 
 from quorate.backup.errors import BatchTooLarge, DamagedSegment
 from quorate.backup.segments import layout as segment_layout
-from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.backup.segments.layout import (
     GATHERED_FRAME_BYTES,
     MAX_COMPRESSED_FRAME_BYTES,
     MAX_FOOTER_BYTES,
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
+    FrameCodec,
     IndexEntry,
     encode_footer,
     encode_frame_head,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.reader import SegmentReader, SequentialBytes
 from quorate.backup.segments.verification import verify_deeply
 from quorate.backup.segments.writer import SegmentWriter

@@ -24,8 +24,8 @@ from quorate.backup.manifests.commit import (
 )
 from quorate.backup.manifests.manifest import AbortedTransaction, Failure, Gap, GapReason, GroupEntry, SegmentEntry
 from quorate.backup.planning.planner import PartitionPlan, Plan, TopicPlan
+from quorate.backup.planning.ranges import OffsetRange, RangeKey
 from quorate.backup.segments.layout import EpochStart
-from quorate.backup.segments.offset_ranges import OffsetRange, RangeKey
 from quorate.kernel.ids import Offset
 
 

@@ -9,11 +9,8 @@ import msgspec
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Failure, Gap, GapReason, Manifest, Mode, PartitionEntry
-from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
-from quorate.backup.planning.divergence import divergence_offset
-from quorate.backup.planning.task_packing import DEFAULT_RANGES_PER_TASK, Task, pack
-from quorate.backup.planning.topic_selection import TopicSelection
-from quorate.backup.segments.offset_ranges import OffsetRange, estimate_bytes
+from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSelection, TopicSnapshot
+from quorate.backup.planning.ranges import DEFAULT_RANGES_PER_TASK, OffsetRange, Task, cut, estimate_bytes, pack
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName
 
 MIB = 1024 * 1024
@@ -194,29 +191,46 @@ def _split(
 ) -> list[OffsetRange]:
     if start >= end:
         return []
-    span = end - start
     estimated_bytes = estimate_bytes(
-        span,
+        end - start,
         local_bytes=snapshot.log_bytes,
         local_start=max(snapshot.log_start_offset, snapshot.local_log_start_offset),
         local_end=max(snapshot.end_offset, snapshot.high_watermark or 0),
         assumed_bytes_per_offset=settings.assumed_bytes_per_offset,
     )
-    count = min(max(1, estimated_bytes // settings.range_bytes), span)
-    cuts = [Offset(start + span * index // count) for index in range(count + 1)]
-    return [
-        OffsetRange(
-            topic=topic.name,
-            topic_id=topic.topic_id,
-            generation=generation,
-            partition=snapshot.partition,
-            leader=snapshot.leader,
-            leader_epoch=snapshot.leader_epoch,
-            start_offset=cuts[index],
-            end_offset=cuts[index + 1],
-            is_first=index == 0,
-            is_last=index == count - 1,
-            estimated_bytes=estimated_bytes // count,
-        )
-        for index in range(count)
-    ]
+    whole = OffsetRange(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        generation=generation,
+        partition=snapshot.partition,
+        leader=snapshot.leader,
+        leader_epoch=snapshot.leader_epoch,
+        start_offset=start,
+        end_offset=end,
+        is_first=True,
+        is_last=True,
+        estimated_bytes=estimated_bytes,
+    )
+    return cut(whole, estimated_bytes // settings.range_bytes)
+
+
+def divergence_offset(entry: PartitionEntry, snapshot: PartitionSnapshot) -> Offset | None:
+    """The first offset of which the copy no longer is what the log has (KIP-101, KIP-320); None where all of it is.
+
+    A leader that gives no answer about epochs shows a truncation only by a log that became shorter. The high watermark
+    of a leader that was just elected may lag for a moment, so it is asked only then.
+    """
+    epoch_end = snapshot.epoch_end
+    if entry.last_leader_epoch is None or epoch_end is None or epoch_end.leader_epoch < 0:
+        end = snapshot.high_watermark
+    else:
+        end = _end_of_shared_history(entry, epoch_end.leader_epoch, epoch_end.end_offset)
+    if end is None or end >= entry.end_offset:
+        return None
+    return end
+
+
+def _end_of_shared_history(entry: PartitionEntry, leader_epoch: int, end_offset: Offset) -> Offset:
+    """An epoch above the one that the leader answered with was copied from a leader whose log was cut off."""
+    lost = [epoch.start_offset for epoch in entry.leader_epochs if epoch.leader_epoch > leader_epoch]
+    return min([end_offset, *lost])

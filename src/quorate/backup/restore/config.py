@@ -10,7 +10,7 @@ from quorate.backup.config import SparkConfig, StorageConfig, check_backup_id
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.objects.storage import StorageLocation, parse_url
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.client.config import SecurityConfig
 
 

@@ -9,8 +9,7 @@ from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
 from quorate.backup.objects.names import segment_name
 from quorate.backup.objects.storage import ObjectStorage, StoredObject, Upload
 from quorate.backup.retention.compaction import MergeGroup
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.layout import SegmentHeader
+from quorate.backup.segments.layout import FrameCodec, SegmentHeader
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.writer import SegmentWriter
 

@@ -10,14 +10,19 @@
     footer   = JSON: counts, times, index, SHA-256 of all before
     trailer  = footer_size(u32) crc(u32) "GESQ"
 
+A frame is a group of batches; those that their producer left uncompressed are compressed together. LZ4 blocks and zstd
+frames carry no size of their own here, since the frame's head has it.
+
 Integers are big-endian, CRCs are CRC32C. So every byte is under a CRC or is a constant, and a reader that starts in
 the middle finds damage as well as one that checks the SHA-256 of the whole.
 """
 
 import struct
+from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from cramjam import CompressionError, DecompressionError, lz4, zstd
 from crc32c import crc32c
 
 from quorate.backup.objects.stored_documents import (
@@ -33,7 +38,6 @@ from quorate.backup.objects.stored_documents import (
     StoredPartition,
     decode_json,
 )
-from quorate.backup.segments.frame_codec import FrameCodec
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, TopicId, TopicName
 
@@ -59,6 +63,9 @@ MAX_FRAME_BYTES = 256 * 1024 * 1024  # So this is the largest batch. By default 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_FOOTER_BYTES = 16 * 1024 * 1024
 
+# Speed comes before the last per cent: a backup must keep up with the brokers.
+_ZSTD_LEVEL = 1
+
 PREAMBLE_SIZE_BYTES = _PREAMBLE.size
 FRAME_HEAD_SIZE_BYTES = _FRAME_HEAD.size
 TRAILER_SIZE_BYTES = _TRAILER.size
@@ -66,6 +73,18 @@ TRAILER_SIZE_BYTES = _TRAILER.size
 
 class LayoutFault(ValueError):
     """The bytes are not what the layout says; the reader adds where."""
+
+
+class FrameCodec(IntEnum):
+    """The number is stored in the frame's head; the name, in lower case, stands in config files."""
+
+    NONE = 0
+    LZ4 = 1
+    ZSTD = 2
+
+
+class FrameNotDecodable(ValueError):
+    pass
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,3 +255,39 @@ def _from_json(body: Buffer, kind: type[_Decoded], what: str) -> _Decoded:
         return decode_json(bytes(body), kind)
     except DocumentFault as error:
         raise LayoutFault(f"the {what} cannot be read: {error}") from None
+
+
+def encode_frame(codec: FrameCodec, payload: Buffer) -> bytes | None:
+    """The payload compressed; None where that would not make it smaller."""
+    try:
+        match codec:
+            case FrameCodec.NONE:
+                return None
+            case FrameCodec.LZ4:
+                encoded = lz4.compress_block(payload, store_size=False)
+            case FrameCodec.ZSTD:
+                encoded = zstd.compress(payload, level=_ZSTD_LEVEL)
+    except CompressionError:
+        return None
+    return bytes(encoded) if len(encoded) < len(payload) else None
+
+
+def decode_frame(codec: FrameCodec, stored: Buffer, payload_size_bytes: int) -> Buffer:
+    """The payload again; ``FrameNotDecodable`` unless it comes out at exactly the size that was noted."""
+    if codec is FrameCodec.NONE:
+        payload, size_bytes = stored, len(stored)
+    else:
+        payload = bytearray(payload_size_bytes)
+        size_bytes = _decompress_into(codec, stored, payload)
+    if size_bytes != payload_size_bytes:
+        raise FrameNotDecodable(f"its batches take {size_bytes} bytes, not {payload_size_bytes}")
+    return payload
+
+
+def _decompress_into(codec: FrameCodec, stored: Buffer, payload: bytearray) -> int:
+    try:
+        if codec is FrameCodec.LZ4:
+            return int(lz4.decompress_block_into(stored, payload, output_len=len(payload)))
+        return int(zstd.decompress_into(stored, payload))
+    except DecompressionError as error:
+        raise FrameNotDecodable(f"its {codec.name.lower()} data cannot be decompressed: {error}") from None

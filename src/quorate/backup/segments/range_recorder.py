@@ -10,9 +10,9 @@ import msgspec
 from quorate.backup.manifests.manifest import AbortedTransaction, Gap, GapReason, SegmentEntry
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.storage import ObjectStorage
+from quorate.backup.planning.ranges import OffsetRange, Placement, place
 from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import EpochStart
-from quorate.backup.segments.offset_ranges import OffsetRange, Placement, place
 from quorate.backup.segments.sink import SegmentSettings, SegmentSink
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset

@@ -11,17 +11,18 @@ from typing import NamedTuple, Protocol
 
 from quorate.backup.errors import DamagedSegment
 from quorate.backup.segments.batch_summary import BatchSummary, iterate_summaries
-from quorate.backup.segments.frame_codec import FrameNotDecodable, decode_frame
 from quorate.backup.segments.layout import (
     FRAME_HEAD_SIZE_BYTES,
     PREAMBLE_SIZE_BYTES,
     TRAILER_SIZE_BYTES,
     FrameHead,
+    FrameNotDecodable,
     LayoutFault,
     SegmentFooter,
     SegmentHeader,
     check_frame,
     check_index,
+    decode_frame,
     read_footer_body,
     read_frame_head,
     read_header_body,

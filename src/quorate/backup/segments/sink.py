@@ -9,10 +9,9 @@ import msgspec
 from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
 from quorate.backup.objects.names import segment_name
 from quorate.backup.objects.storage import ObjectStorage, Upload
+from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.segments.batch_summary import BatchSummary
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.layout import EpochStart, SegmentHeader
-from quorate.backup.segments.offset_ranges import OffsetRange
+from quorate.backup.segments.layout import EpochStart, FrameCodec, SegmentHeader
 from quorate.backup.segments.writer import SegmentWriter
 from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset

@@ -10,8 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from quorate.backup.manifests.manifest import Failure, GroupEntry, GroupOffset, Manifest
-from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import (
+    ClusterSnapshot,
+    EpochEnd,
+    PartitionSnapshot,
+    TopicSelection,
+    TopicSnapshot,
+)
 from quorate.client import offsets
 from quorate.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.fetch.batches import IsolationLevel

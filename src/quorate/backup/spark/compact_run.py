@@ -16,7 +16,7 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest
 from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.cluster_capture import now_ms
 from quorate.backup.spark.compact_task import CompactSettings, CompactTask, MergeAnswer
 from quorate.backup.spark.restore_tasks import pack_by_bytes

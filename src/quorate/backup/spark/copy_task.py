@@ -15,8 +15,7 @@ import msgspec
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import attempt_name
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
-from quorate.backup.planning.task_packing import Task
-from quorate.backup.segments.offset_ranges import OffsetRange
+from quorate.backup.planning.ranges import OffsetRange, Task
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.range_copy import RangeCopy

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from quorate.backup.errors import BatchTooLarge, NameRefused
 from quorate.backup.manifests.manifest import AbortedTransaction, GapReason
 from quorate.backup.manifests.merging import RangeResult
+from quorate.backup.planning.ranges import OffsetRange, Placement
 from quorate.backup.segments.batch_summary import BatchSummary, iterate_summaries, summarize
-from quorate.backup.segments.offset_ranges import OffsetRange, Placement
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.client.errors import OffsetOutOfRange
 from quorate.client.fetch.batches import FetchedBatch, FetchedBatches, FetchRange, RangeFailed

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from quorate.backup.manifests.manifest import GroupEntry, GroupOffset, Manifest
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.restore.checks import group_refusals
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreLedger
 from quorate.backup.restore.offset_map import TranslatedGroup, translate_group

@@ -15,6 +15,7 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import is_segment_name
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
+from quorate.backup.planning.ranges import fill
 from quorate.backup.segments.verification import verify_deeply, verify_hash
 from quorate.backup.spark.backup_inventory import Damage, Inventory
 from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
@@ -90,15 +91,10 @@ def without_pruned(report: VerificationReport, catalog: ManifestCatalog) -> Veri
 
 def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
     """Tasks of about equal size, the largest segments first."""
-    tasks: list[list[SegmentEntry]] = []
-    open_bytes = 0
-    for entry in sorted(entries, key=lambda entry: -entry.size_bytes):
-        if not tasks or open_bytes + entry.size_bytes > _TASK_BYTES or len(tasks[-1]) == _SEGMENTS_PER_TASK:
-            tasks.append([])
-            open_bytes = 0
-        tasks[-1].append(entry)
-        open_bytes += entry.size_bytes
-    return tasks
+    largest_first = sorted(entries, key=lambda entry: -entry.size_bytes)
+    return list(
+        fill(largest_first, lambda entry: entry.size_bytes, max_bytes=_TASK_BYTES, max_items=_SEGMENTS_PER_TASK)
+    )
 
 
 def _check(

@@ -13,8 +13,8 @@ from quorate.backup.manifests.manifest import Manifest, Mode, encode_manifest
 from quorate.backup.manifests.merging import merge_results
 from quorate.backup.objects.storage import StoredObject
 from quorate.backup.objects.stored_documents import seal
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.planning.planner import plan_run
-from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.segments.verification import verify_hash
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, a_run, copy_all, read_back, run_backup
 from tests.unit.backup.memory_storage import MemoryStorage

@@ -19,9 +19,14 @@ from quorate.backup.manifests.manifest import (
     SegmentEntry,
     TopicEntry,
 )
-from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, EpochEnd, PartitionSnapshot, TopicSnapshot
+from quorate.backup.planning.cluster_snapshot import (
+    ClusterSnapshot,
+    EpochEnd,
+    PartitionSnapshot,
+    TopicSelection,
+    TopicSnapshot,
+)
 from quorate.backup.planning.planner import PartitionPlan, Plan, PlannerSettings, plan_run
-from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.segments.layout import EpochStart
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from tests.unit.backup.batches import TOPIC, TOPIC_ID

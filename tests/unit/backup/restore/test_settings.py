@@ -13,7 +13,7 @@ from quorate.backup.manifests.manifest import (
     RunSettings,
     TopicEntry,
 )
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.restore.checks import ExistingTopic, group_refusals, replication_refusal, topic_refusals
 from quorate.backup.restore.config import RestoreConfig, RestoreSection, TimeWindow, parse_restore_config
 from quorate.backup.restore.ledger import settings_digest

@@ -13,7 +13,7 @@ from quorate.backup.manifests.manifest import Manifest, PartitionEntry
 from quorate.backup.objects.storage import StoredObject
 from quorate.backup.retention.compaction import Merge, compacted, plan_merges
 from quorate.backup.retention.compaction_merge import merge_segments
-from quorate.backup.segments.frame_codec import FrameCodec
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.verification import verify_deeply
 from quorate.kernel.ids import Offset

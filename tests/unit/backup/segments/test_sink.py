@@ -5,8 +5,8 @@ import pytest
 from quorate.backup.errors import StorageError
 from quorate.backup.manifests.manifest import AbortedTransaction, GapReason
 from quorate.backup.objects.storage import StoredObject
-from quorate.backup.segments.frame_codec import FrameCodec
-from quorate.backup.segments.offset_ranges import OffsetRange, Placement
+from quorate.backup.planning.ranges import OffsetRange, Placement
+from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings, SegmentSink
 from quorate.backup.segments.verification import verify_deeply

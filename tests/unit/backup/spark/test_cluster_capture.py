@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.spark.cluster_capture import capture_cluster
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel

@@ -9,7 +9,7 @@ from quorate.backup.manifests.manifest import Gap, GapReason
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import partition_folder, segment_name
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
-from quorate.backup.segments.offset_ranges import OffsetRange
+from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.range_copy import RangeCopy

@@ -6,9 +6,8 @@ from uuid import UUID
 import pytest
 
 from quorate.backup.manifests.manifest import Mode
-from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSelection, TopicSnapshot
 from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
-from quorate.backup.planning.topic_selection import TopicSelection
 from quorate.backup.spark.truncation_check import truncated_meanwhile
 from quorate.client.offsets import EpochEnd
 from quorate.kernel.errors import QuorateError

@@ -9,6 +9,7 @@ from quorate.backup.errors import BackupError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, PartitionEntry, TopicEntry
 from quorate.backup.objects.storage import open_storage
+from quorate.backup.planning.ranges import even_spans, fill
 from quorate.backup.spark.data_source.backup_reading import BackupTask, SegmentPiece
 from quorate.backup.spark.data_source.options import BackupSource, SourceOptions
 from quorate.kernel.errors import QuorateError
@@ -32,7 +33,12 @@ def plan_backup(source: BackupSource, options: SourceOptions) -> list[BackupTask
             end_ms=options.end_ms,
             columns=options.columns,
         )
-        for group in _fill(pieces, options.max_bytes_per_task)
+        for group in fill(
+            pieces,
+            lambda piece: piece.estimated_bytes,
+            max_bytes=options.max_bytes_per_task,
+            max_items=_PIECES_PER_TASK,
+        )
     ]
 
 
@@ -85,27 +91,8 @@ def _pieces_of(topic: TopicEntry, partition: PartitionEntry, options: SourceOpti
 
 
 def _cut(piece: SegmentPiece, task_bytes: int) -> Iterator[SegmentPiece]:
-    start, span = piece.start_offset, piece.end_offset - piece.start_offset
-    if span <= 0:
+    if piece.end_offset <= piece.start_offset:
         return
-    count = min(max(1, -(-piece.estimated_bytes // task_bytes)), span, _MAX_PIECES_PER_SEGMENT)
-    for index in range(count):
-        yield msgspec.structs.replace(
-            piece,
-            start_offset=Offset(start + span * index // count),
-            end_offset=Offset(start + span * (index + 1) // count),
-        )
-
-
-def _fill(pieces: Iterator[SegmentPiece], task_bytes: int) -> Iterator[list[SegmentPiece]]:
-    """Neighbours share a task until it is full."""
-    group: list[SegmentPiece] = []
-    group_bytes = 0
-    for piece in pieces:
-        if group and (group_bytes + piece.estimated_bytes > task_bytes or len(group) == _PIECES_PER_TASK):
-            yield group
-            group, group_bytes = [], 0
-        group.append(piece)
-        group_bytes += piece.estimated_bytes
-    if group:
-        yield group
+    count = min(-(-piece.estimated_bytes // task_bytes), _MAX_PIECES_PER_SEGMENT)
+    for start, end in even_spans(piece.start_offset, piece.end_offset, count):
+        yield msgspec.structs.replace(piece, start_offset=start, end_offset=end)

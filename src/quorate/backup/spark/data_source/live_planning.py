@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from quorate.backup.planning.task_packing import DEFAULT_RANGES_PER_TASK, pack
-from quorate.backup.segments.offset_ranges import OffsetRange, estimate_bytes
+from quorate.backup.planning.ranges import DEFAULT_RANGES_PER_TASK, OffsetRange, cut, estimate_bytes, pack
 from quorate.backup.spark.data_source.live_reading import LiveTask
 from quorate.backup.spark.data_source.options import SourceOptions
 from quorate.client.cluster_metadata import TopicMetadata
@@ -109,7 +108,7 @@ def pack_tasks(
 ) -> list[LiveTask]:
     """Large spans are cut, small ones of the same leader share a task."""
     task_bytes = options.max_bytes_per_task
-    ranges = [each for partition in partitions for each in _cut(partition, *spans[partition.name], task_bytes)]
+    ranges = [each for partition in partitions for each in _ranges_of(partition, *spans[partition.name], task_bytes)]
     return [
         LiveTask(
             client=client_config,
@@ -147,32 +146,27 @@ def _check_named_offsets(partition: LivePartition, options: SourceOptions) -> No
             )
 
 
-def _cut(partition: LivePartition, start: Offset, end: Offset, task_bytes: int) -> list[OffsetRange]:
-    span = end - start
-    if span <= 0:
+def _ranges_of(partition: LivePartition, start: Offset, end: Offset, task_bytes: int) -> list[OffsetRange]:
+    if end <= start:
         return []
     estimated_bytes = estimate_bytes(
-        span,
+        end - start,
         local_bytes=partition.log_bytes,
         local_start=max(partition.log_start_offset, partition.local_log_start_offset),
         local_end=partition.end_offset,
         assumed_bytes_per_offset=_ASSUMED_BYTES_PER_OFFSET,
     )
-    count = min(max(1, -(-estimated_bytes // task_bytes)), span)
-    cuts = [Offset(start + span * index // count) for index in range(count + 1)]
-    return [
-        OffsetRange(
-            topic=partition.name.topic,
-            topic_id=partition.topic_id,
-            generation=_FIRST_GENERATION,
-            partition=partition.name.partition,
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            start_offset=cuts[index],
-            end_offset=cuts[index + 1],
-            is_first=index == 0,
-            is_last=index == count - 1,
-            estimated_bytes=estimated_bytes // count,
-        )
-        for index in range(count)
-    ]
+    whole = OffsetRange(
+        topic=partition.name.topic,
+        topic_id=partition.topic_id,
+        generation=_FIRST_GENERATION,
+        partition=partition.name.partition,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        start_offset=start,
+        end_offset=end,
+        is_first=True,
+        is_last=True,
+        estimated_bytes=estimated_bytes,
+    )
+    return cut(whole, -(-estimated_bytes // task_bytes))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quorate.backup.segments.offset_ranges import OffsetRange
+from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.spark.data_source.columns import ArrowRows
 from quorate.backup.spark.data_source.row_reader import PartitionRows
 from quorate.backup.spark.data_source.transactions import AbortedInAnswer

@@ -10,7 +10,7 @@ import msgspec
 
 from quorate.backup.config import check_backup_id
 from quorate.backup.objects.storage import StorageLocation, parse_url
-from quorate.backup.planning.topic_selection import TopicSelection
+from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.restore.config import TimeWindow
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.client.config import ClientConfig, parse_client_config

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.backup.segments.offset_ranges import Placement, place
+from quorate.backup.planning.ranges import Placement, place
 from quorate.kernel.ids import Offset
 from tests.unit.backup.batches import offset_range
 
