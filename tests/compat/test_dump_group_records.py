@@ -30,6 +30,7 @@ from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.record_codec import encode_key, encode_value
 from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.storage.config import LogConfig
@@ -95,7 +96,7 @@ def test_records_of_consumer_groups_are_what_the_tool_expects(tmp_path: Path) ->
         Record(Offset(index), NOW_MS, encode_key(record), encode_value(record))
         for index, record in enumerate(RECORDS.values())
     )
-    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    log.append_as_leader(memoryview(bytearray(batch)), [read_header(batch)], leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
     log.close()
 
     [segment] = directory.glob("*.log")

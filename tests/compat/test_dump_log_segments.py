@@ -8,7 +8,7 @@ import pytest
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import Compression
-from quorate.records.batch import iterate_batches
+from quorate.records.batch import iterate_batches, read_header
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record, iterate_records
@@ -70,7 +70,9 @@ def test_transactions_and_their_index_pass_the_checks_of_the_tool(tmp_path: Path
                 base_sequence=sequence,
                 is_transactional=True,
             )
-            log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+            log.append_as_leader(
+                memoryview(bytearray(batch)), [read_header(batch)], leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
+            )
         for producer_id in (PRODUCER, OTHER_PRODUCER):
             if sequence < 4 or producer_id is OTHER_PRODUCER:
                 end = TransactionEnd(
@@ -117,7 +119,9 @@ def _write_log(directory: Path, *, compacted: bool) -> list[tuple[int, str]]:
             compression=Compression(index % 5),
         )
         sequence += 3 if is_idempotent else 0
-        log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(index // 20), now_ms=NOW_MS)
+        log.append_as_leader(
+            memoryview(bytearray(batch)), [read_header(batch)], leader_epoch=LeaderEpoch(index // 20), now_ms=NOW_MS
+        )
     log.sync()
     if compacted:
         plan = log.plan_cleaning(NOW_MS)

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from quorate.coordination.transactions.core.record_codec import encode_key, encode_value
 from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.storage.config import LogConfig
@@ -252,7 +253,9 @@ def test_kafka_dump_log_reads_the_log_of_transactions(tool_shell: ToolShell, tmp
         Record(Offset(index), 1_700_000_000_000, encode_key(record), encode_value(record))
         for index, record in enumerate(coordinator.log)
     )
-    log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=1_700_000_000_000)
+    log.append_as_leader(
+        memoryview(bytearray(batch)), [read_header(batch)], leader_epoch=LeaderEpoch(0), now_ms=1_700_000_000_000
+    )
     log.close()
 
     segment = tmp_path / "__transaction_state-0" / "00000000000000000000.log"

@@ -4,6 +4,7 @@ from random import Random
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.records.batch import read_header
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.control import EndTransactionMarker, TransactionEnd, build_end_transaction_marker
 from quorate.records.record import Record
@@ -160,7 +161,9 @@ class LogWorkload:
         buffer = bytearray(batch)
         end = self.log.log_end_offset
         try:
-            info = self.log.append_as_leader(memoryview(buffer), leader_epoch=self.epoch, now_ms=self.now_ms)
+            info = self.log.append_as_leader(
+                memoryview(buffer), [read_header(batch)], leader_epoch=self.epoch, now_ms=self.now_ms
+            )
         finally:
             # The buffer has its offset before the disk sees it, so this is what a power cut may have left.
             self.model.begin_append(bytes(buffer))
@@ -188,7 +191,7 @@ class LogWorkload:
             return
         original = self.random.choice(known)
         info = self.log.append_as_leader(
-            memoryview(bytearray(original.content)), leader_epoch=self.epoch, now_ms=self.now_ms
+            memoryview(bytearray(original.content)), [original.header], leader_epoch=self.epoch, now_ms=self.now_ms
         )
         assert info.duplicate
         assert info.base_offset == original.header.base_offset

@@ -14,18 +14,18 @@ from quorate.records.attributes import (
     TRANSACTIONAL_MASK,
     Compression,
 )
-from quorate.records.batch import BatchHeader, LocatedBatches, check_crc, read_batches
+from quorate.records.batch import BatchHeader, check_crc, read_batches
 from quorate.records.errors import InvalidRecord, UnsupportedMagic
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110
 _HIGHEST_CODEC = max(Compression)
 
 
-def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: bool = False) -> LocatedBatches:
+def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: bool = False) -> BatchHeader:
     """Check the records of one partition in a Produce request of version 3 or later.
 
     Only a batch that keeps its offsets may have holes between them.
-    Returns position and header of each batch, as ``read_batches`` does; since Produce 3 there is exactly one.
+    Returns the header of the batch; since Produce 3 there is exactly one.
     """
     try:
         batches = read_batches(buffer)
@@ -42,7 +42,7 @@ def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: b
     else:
         _check_offsets(header)
     _check_producer(header)
-    return batches
+    return header
 
 
 def _check_attributes(attributes: int, produce_version: int) -> None:

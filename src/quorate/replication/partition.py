@@ -17,7 +17,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset
 from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core.image import TopicIdPartition
-from quorate.records.batch import LocatedBatches
+from quorate.records.batch import BatchHeader, read_batches
 from quorate.records.control import TransactionEnd
 from quorate.replication.core.acks import Ack, AckTracker
 from quorate.replication.core.follower import FollowerReplica
@@ -182,23 +182,24 @@ class Partition:
         now_ms: int,
         *,
         acks_all: bool = False,
-        found: LocatedBatches | None = None,
+        header: BatchHeader | None = None,
         admit: Callable[[], None] | None = None,
     ) -> AppendInfo:
-        """``found``: what ``read_batches`` has found in them, where somebody has looked. ``admit`` may refuse them."""
+        """``header``: of the only batch, where somebody has read it. ``admit`` may refuse them."""
         if self._put_off is not None:
             self._put_off.require_turn(batches, self._replication.now_ms(), self.log.producers)
         try:
             if admit is not None:
                 admit()
             leading = self._require_writable(acks_all=acks_all)
+            headers = [header] if header is not None else [each for _, each in read_batches(batches)]
+            self._require_no_earlier_batch(headers[0])
             info = self.log.append_as_leader(
                 batches,
+                headers,
                 leader_epoch=self.leader_epoch,
                 now_ms=now_ms,
                 keep_offsets=self.settings.is_being_restored,
-                strangers_start_at_zero=self.may_get_batches_early,
-                found=found,
             )
         except KafkaError as error:
             self._refused(batches, error)
@@ -208,6 +209,19 @@ class Partition:
             self._put_off.written(batches)
         self._appended(leading)
         return info
+
+    def _require_no_earlier_batch(self, header: BatchHeader) -> None:
+        """While batches may come early, a producer that is not known has written before where it starts elsewhere."""
+        if (
+            header.producer_id >= 0
+            and header.base_sequence > 0
+            and self.log.producers.get(header.producer_id) is None
+            and self.may_get_batches_early
+        ):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} is not known and sends sequence {header.base_sequence}",
+            )
 
     def refuse_as_follower(self, batches: memoryview) -> None:
         """A producer takes this node for the leader, which it may become: what comes behind the batch has to wait."""

@@ -15,11 +15,11 @@ from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
     LOG_OVERHEAD_BYTES,
     BatchHeader,
-    LocatedBatches,
     check_crc,
     patch_log_append_time,
     patch_offset_and_epoch,
     read_batches,
+    read_header,
 )
 from quorate.records.control import TransactionEnd, build_end_transaction_marker, marker_of_batch
 from quorate.records.errors import CorruptBatch
@@ -44,18 +44,15 @@ class AppendInfo(msgspec.Struct, frozen=True):
 def append_as_leader(
     state: LogState,
     batches: memoryview,
+    headers: Sequence[BatchHeader],
     *,
     leader_epoch: LeaderEpoch,
     now_ms: int,
     keep_offsets: bool,
-    strangers_start_at_zero: bool = False,
-    found: LocatedBatches | None = None,
 ) -> AppendInfo:
-    found = found or read_batches(batches)
-    if not found:
+    if not headers:
         raise CorruptBatch("nothing to append")
-    headers = [header for _, header in found]
-    original = state.producers.check(headers, strangers_start_at_zero=strangers_start_at_zero)
+    original = state.producers.check(headers)
     if original is not None:
         return _duplicate(state, original)
     if keep_offsets:
@@ -67,8 +64,8 @@ def append_as_leader(
     if not stamps:
         check_timestamps(headers, config, now_ms)
     placed = []
-    base_offset = state.log_end_offset
-    for position, header in found:
+    position, base_offset = 0, state.log_end_offset
+    for header in headers:
         patch_offset_and_epoch(batches, position, base_offset, leader_epoch)
         if stamps:
             patch_log_append_time(batches, position, now_ms)
@@ -76,6 +73,7 @@ def append_as_leader(
         timestamp_ms = now_ms if stamps else header.max_timestamp
         size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
         placed.append(PlacedBatch(base_offset, last_offset, timestamp_ms, size_bytes, leader_epoch))
+        position += size_bytes
         base_offset = Offset(last_offset + 1)
     _write(state, batches, placed, headers, now_ms)
     return AppendInfo(
@@ -96,7 +94,12 @@ def append_marker(
         end.marker, producer_id=end.producer_id, producer_epoch=end.producer_epoch, timestamp_ms=now_ms
     )
     return append_as_leader(
-        state, memoryview(bytearray(batch)), leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=False
+        state,
+        memoryview(bytearray(batch)),
+        [read_header(batch)],
+        leader_epoch=leader_epoch,
+        now_ms=now_ms,
+        keep_offsets=False,
     )
 
 
@@ -173,7 +176,7 @@ def _check_sizes(config: LogConfig, headers: Sequence[BatchHeader], size_bytes: 
 
 
 def _write(
-    state: LogState, batches: Buffer, placed: list[PlacedBatch], headers: list[BatchHeader], now_ms: int
+    state: LogState, batches: Buffer, placed: list[PlacedBatch], headers: Sequence[BatchHeader], now_ms: int
 ) -> None:
     segment = state.segments.active
     if segment.size_bytes and _is_full(state, segment, placed, len(batches), now_ms):

@@ -11,7 +11,7 @@ from quorate.kernel.buffers import Buffer
 from quorate.kernel.disk import Disk, is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
-from quorate.records.batch import LocatedBatches
+from quorate.records.batch import BatchHeader
 from quorate.records.control import TransactionEnd
 from quorate.storage import (
     aborted_reads,
@@ -113,30 +113,22 @@ class PartitionLog:
     def append_as_leader(
         self,
         batches: memoryview,
+        headers: Sequence[BatchHeader],
         *,
         leader_epoch: LeaderEpoch,
         now_ms: int,
         keep_offsets: bool = False,
-        strangers_start_at_zero: bool = False,
-        found: LocatedBatches | None = None,
     ) -> AppendInfo:
-        """Give the batches their offsets, in place, and write them; their CRCs must have been checked.
+        """Give the batches their offsets, in place, and write them; ``headers`` are theirs, their CRCs checked.
 
-        With ``keep_offsets`` they have them, and must follow the end of the log. ``found`` is what ``read_batches`` has
-        found in them, where somebody has looked. Raises MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, and what
-        ``ProducerStates.check`` finds; then nothing has changed.
+        With ``keep_offsets`` they have them, and must follow the end of the log. Raises MESSAGE_TOO_LARGE,
+        INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
         """
         state = self._state
         if state.failure is not None:
             state.require_usable()
         return appending.append_as_leader(
-            state,
-            batches,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            keep_offsets=keep_offsets,
-            strangers_start_at_zero=strangers_start_at_zero,
-            found=found,
+            state, batches, headers, leader_epoch=leader_epoch, now_ms=now_ms, keep_offsets=keep_offsets
         )
 
     def append_marker(self, end: TransactionEnd, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:

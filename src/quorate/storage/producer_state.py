@@ -106,10 +106,9 @@ class ProducerStates:
         if entry.transaction_start is not None:
             self.open_transactions.begin(producer_id, entry.transaction_start)
 
-    def check(self, headers: Iterable[BatchHeader], *, strangers_start_at_zero: bool = False) -> ProducedBatch | None:
+    def check(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
         """Judge the batches of one append by a client, in order; the original if they are a retry.
 
-        With ``strangers_start_at_zero`` a producer that is not known has written before where it starts elsewhere.
         Raises ``KafkaError`` where a batch does not follow. Changes nothing.
         """
         expected: dict[ProducerId, tuple[ProducerEpoch, int]] = {}
@@ -128,11 +127,6 @@ class ProducerStates:
                 epoch, last_sequence = expected[producer_id]
             elif entry is not None:
                 epoch, last_sequence = entry.epoch, entry.last_sequence
-            elif strangers_start_at_zero and header.base_sequence != 0:
-                raise KafkaError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {producer_id} is not known and sends sequence {header.base_sequence}",
-                )
             else:
                 epoch, last_sequence = NO_PRODUCER_EPOCH, NO_SEQUENCE
             if epoch != NO_PRODUCER_EPOCH:

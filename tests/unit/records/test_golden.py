@@ -51,7 +51,7 @@ def test_batch_of_each_client_and_codec_is_read(client: str, codec: Compression)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("codec", CODECS)
 def test_batch_of_each_client_and_codec_is_taken_from_a_producer(client: str, codec: Compression) -> None:
-    assert len(validate_produced(batch_file(client, codec), produce_version=7)) == 1
+    assert validate_produced(batch_file(client, codec), produce_version=7).record_count > 0
 
 
 @pytest.mark.parametrize("client", CLIENTS)

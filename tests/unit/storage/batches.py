@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.attributes import Compression
-from quorate.records.batch import BatchHeader, iterate_batches, read_header
+from quorate.records.batch import BatchHeader, iterate_batches, read_batches, read_header
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.record import Record, iterate_records
 from quorate.storage.appending import AppendInfo
@@ -64,7 +64,9 @@ def open_log(disk: SimulatedDisk, config: LogConfig | None = None) -> PartitionL
 
 
 def append(log: PartitionLog, batch: bytes, *, epoch: LeaderEpoch = EPOCH, now_ms: int = NOW_MS) -> AppendInfo:
-    return log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=epoch, now_ms=now_ms)
+    return log.append_as_leader(
+        memoryview(bytearray(batch)), [each for _, each in read_batches(batch)], leader_epoch=epoch, now_ms=now_ms
+    )
 
 
 def append_values(log: PartitionLog, *values: bytes | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from quorate.records.batch import read_header
+from quorate.records.batch import read_batches, read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.storage.appending import AppendInfo
@@ -28,7 +28,13 @@ def restored(*offsets: int, base: int, end: int, producer_id: ProducerId = PRODU
 
 
 def append(log: PartitionLog, batch: bytes) -> AppendInfo:
-    return log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=EPOCH, now_ms=NOW_MS, keep_offsets=True)
+    return log.append_as_leader(
+        memoryview(bytearray(batch)),
+        [each for _, each in read_batches(batch)],
+        leader_epoch=EPOCH,
+        now_ms=NOW_MS,
+        keep_offsets=True,
+    )
 
 
 def test_records_stand_at_their_offsets_with_the_holes_between_them(disk: SimulatedDisk) -> None:

@@ -14,7 +14,7 @@ _SEQUENCE_SPAN = 2**31
 
 def check_restored(settings: PartitionSettings, batch: memoryview, produce_version: int) -> memoryview:
     """The batch; whether its offset is the next one is for the log to say."""
-    ((_, header),) = validate_produced(batch, produce_version=produce_version, may_have_holes=True)
+    header = validate_produced(batch, produce_version=produce_version, may_have_holes=True)
     if header.producer_id != settings.restore_producer_id:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, "The topic is being restored: until that is done only the restore may write."

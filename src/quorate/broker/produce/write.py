@@ -29,7 +29,7 @@ from quorate.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from quorate.records.batch import LocatedBatches, is_transactional, read_header
+from quorate.records.batch import BatchHeader, is_transactional, read_header
 from quorate.records.validation import validate_produced
 from quorate.replication.partition import Partition
 from quorate.storage.appending import AppendInfo
@@ -111,13 +111,13 @@ class ProduceWrite:
             checked = self._checked(partition, data, now_ms)
             if isinstance(checked, ToOpen):
                 return checked
-            batch, found = checked
+            batch, header = checked
             admit = None
             if transaction is not None:
                 admit = partial(transaction.require_admitted, partition, batch)
             elif is_transactional(batch):
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
-            info = partition.append(batch, now_ms, acks_all=self._acks_all, found=found, admit=admit)
+            info = partition.append(batch, now_ms, acks_all=self._acks_all, header=header, admit=admit)
             if transaction is not None:
                 transaction.appended(partition)
         except KafkaError as error:
@@ -130,8 +130,8 @@ class ProduceWrite:
 
     def _checked(
         self, partition: Partition, data: PartitionProduceData, now_ms: int
-    ) -> tuple[memoryview, LocatedBatches | None] | ToOpen:
-        """The batch, proven to be one that may be stored as it is, and where it has been read, what was found."""
+    ) -> tuple[memoryview, BatchHeader | None] | ToOpen:
+        """The batch, proven to be one that may be stored as it is, and where it has been read, its header."""
         if self._opened is not None:
             if isinstance(self._opened, KafkaError):
                 raise self._opened
@@ -139,16 +139,16 @@ class ProduceWrite:
         records, settings = data.records, partition.settings
         if not isinstance(records, memoryview) or not records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "The request has no record batch for this partition.")
-        found: LocatedBatches | None = None
+        header: BatchHeader | None = None
         if settings.is_being_restored:
             check_restored(settings, records, self._api_version)
         else:
-            found = validate_produced(records, produce_version=self._api_version)
+            header = validate_produced(records, produce_version=self._api_version)
         if settings.takes_any_batch:
-            return records, found
+            return records, header
         rules = settings.opening_rules(now_ms)
         if not rules.apply_to(read_header(records)):
-            return records, found
+            return records, header
         if len(records) > settings.log.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
