@@ -19,6 +19,11 @@ from quorate.kernel.sizes import parse_size
 
 Config = TypeVar("Config", bound=msgspec.Struct)
 
+#: Far more than the settings of any command have. With aliases a few lines can stand for billions of values.
+_MAX_VALUES = 100_000
+_MAX_DEPTH = 50
+_TOO_DEEP = f"it is nested more than {_MAX_DEPTH} levels deep"
+
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
@@ -28,9 +33,12 @@ def read_config(text: str, environment: Mapping[str, str], file_name: str, kind:
         tree = yaml.load(text, _StrictLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{file_name}: {_yaml_problem(error)}") from None
+    except RecursionError:
+        raise ConfigError(f"{file_name}: {_TOO_DEEP}") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"{file_name}: it holds no settings")
     try:
+        _require_bounded(tree)
         tree = _with_sizes(_fill_in(tree, environment, ""), "")
         _check(tree, msgspec.inspect.type_info(kind), "")
         return msgspec.convert(tree, kind, strict=False)
@@ -47,6 +55,13 @@ class _Fault(ValueError):
 class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
     """Refuses a key that is given twice: YAML itself would silently take the second."""
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        """A value that looks like a date or a number and is none, ``2026-13-01`` say, is told with its place."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from None
+
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[object] = set()
         for key_node, _ in node.value:
@@ -56,6 +71,21 @@ class _StrictLoader(yaml.SafeLoader):  # type: ignore[misc]
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def _require_bounded(tree: object) -> None:
+    left = [(tree, 0)]
+    count = 0
+    while left:
+        value, depth = left.pop()
+        count += 1
+        if count > _MAX_VALUES:
+            raise _Fault(f"it holds more than {_MAX_VALUES} values")
+        if depth > _MAX_DEPTH:
+            raise _Fault(_TOO_DEEP)
+        if isinstance(value, dict | list):
+            below = value.values() if isinstance(value, dict) else value
+            left.extend((each, depth + 1) for each in below)
 
 
 def _fill_in(value: Any, environment: Mapping[str, str], path: str) -> Any:

@@ -12,7 +12,7 @@ from quorate.kernel.address import Address, parse_address
 from quorate.kernel.choices import check_choices
 from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError, QuorateError
-from quorate.kernel.ids import NodeId
+from quorate.kernel.ids import MAX_NODE_ID, NodeId
 from quorate.metadata.core.broker_configs import BROKER_CONFIGS
 from quorate.metadata.core.config_definitions import find_definition
 from quorate.metadata.core.effective_configs import BrokerView
@@ -45,8 +45,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.node_id < 0:
-            raise QuorateError(f"node_id must be 0 or more, not {self.node_id}")
+        for node_id in (self.node_id, *self.voters):
+            if not 0 <= node_id <= MAX_NODE_ID:
+                raise QuorateError(f"a node id is a number from 0 to {MAX_NODE_ID}, not {node_id}")
         if not self.data_dir:
             raise QuorateError("data_dir must name a folder")
         for name, value in self.configs.items():

@@ -14,6 +14,7 @@ from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.settings_file import read_settings_file
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
 
@@ -78,11 +79,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
 def read_backup_config(path: Path) -> "BackupConfig":
     from quorate.backup.config import parse_backup_config
 
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
-    return parse_backup_config(text, os.environ, str(path))
+    return parse_backup_config(read_settings_file(path), os.environ, str(path))
 
 
 class _Session:

@@ -13,8 +13,8 @@ from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
+from quorate.cli.settings_file import read_settings_file
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
-from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.restore.config import RestoreConfig
@@ -52,11 +52,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
 def read_restore_config(path: Path) -> "RestoreConfig":
     from quorate.backup.restore.config import parse_restore_config
 
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
-    return parse_restore_config(text, os.environ, str(path))
+    return parse_restore_config(read_settings_file(path), os.environ, str(path))
 
 
 def _open_run(

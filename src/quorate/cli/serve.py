@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from quorate.cli.settings_file import read_settings_file
 from quorate.kernel.errors import QuorateError
 
 
@@ -29,10 +30,9 @@ def run_from_file(path: Path, when_ready: Callable[[], None]) -> None:
     from quorate.broker.process import run_node
     from quorate.kernel.address import Address
 
+    text = read_settings_file(path)
     try:
-        node_config = parse_node_config(path.read_text())
-    except OSError as error:
-        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
+        node_config = parse_node_config(text)
     except QuorateError as error:
         raise QuorateError(f"{path}: {error}") from None
     begin_log(node_config.log)

@@ -24,6 +24,8 @@ MemberId = NewType("MemberId", str)
 DirectoryId = NewType("DirectoryId", UUID)
 
 NO_NODE = NodeId(-1)
+#: Kafka's messages have four bytes for it.
+MAX_NODE_ID = NodeId(2**31 - 1)
 NO_TOPIC_ID = TopicId(UUID(int=0))
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_PRODUCER_ID = ProducerId(-1)

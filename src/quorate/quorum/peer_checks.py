@@ -7,14 +7,14 @@ connection that it came by; nothing of it is kept.
 from typing import Final
 
 from quorate.kernel.errors import UNREADABLE
-from quorate.kernel.ids import NO_DIRECTORY, NodeId
+from quorate.kernel.ids import MAX_NODE_ID, NO_DIRECTORY, NodeId
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands
 from quorate.metadata.core.snapshot import decode_image
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.entries import Entry, EntryKind, Snapshot
 from quorate.quorum.core.messages import AppendRequest, InstallSnapshot, Message, decode_message
-from quorate.quorum.core.sanity import MAX_NODE_ID, is_address
+from quorate.quorum.core.sanity import is_address
 from quorate.quorum.entry_payload import decode_records
 from quorate.transport.peers.errors import PeerProtocolError
 

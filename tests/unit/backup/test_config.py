@@ -1,5 +1,7 @@
 """The config file of a backup: defaults, variables, and one clear sentence for each mistake."""
 
+from itertools import pairwise
+
 import pytest
 
 from quorate.backup.config import BackupConfig, parse_backup_config
@@ -160,6 +162,23 @@ def test_a_file_without_settings_is_refused(text: str) -> None:
 
 def test_text_that_is_not_yaml_is_refused_with_its_place() -> None:
     assert complaint("a: [1,\nb: }").startswith("line 2, column ")
+
+
+def test_a_date_or_number_that_is_none_is_told_with_its_place() -> None:
+    assert complaint("backup_id: 2026-13-01\n") == "line 1, column 12: month must be in 1..12"
+    assert complaint(f"backup_id: {'9' * 5000}\n").startswith("line 1, column 12: Exceeds the limit")
+
+
+def test_a_few_lines_that_stand_for_billions_of_values_are_refused() -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in pairwise("abcdefghi")]
+
+    assert complaint("\n".join(lines)) == "it holds more than 100000 values"
+
+
+@pytest.mark.parametrize("text", ["backup_id: &a [*a]\n", "backup_id: " + "[" * 5000, "a: " + "[" * 60 + "]" * 60])
+def test_what_is_nested_without_end_is_refused(text: str) -> None:
+    assert complaint(text) == "it is nested more than 50 levels deep"
 
 
 def test_code_in_yaml_is_not_run() -> None:

@@ -18,6 +18,7 @@ from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.cli.local.node_file import NodeFile
 from quorate.cli.local.private_files import make_private_folder, write_private
+from quorate.cli.settings_file import read_settings_file
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
@@ -78,10 +79,7 @@ def lay_out(folder: Path, wishes: Wishes) -> ClusterLayout:
 
 def _read(folder: Path) -> Iterator[tuple[Path, str]]:
     for path in folder.glob("node-*/node.toml"):
-        try:
-            yield path, path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise QuorateError(f"{path} cannot be read: {error}") from None
+        yield path, read_settings_file(path)
 
 
 def _parse(path: Path, text: str) -> NodeConfig:

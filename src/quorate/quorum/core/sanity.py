@@ -10,7 +10,7 @@ from typing import Final
 
 from quorate.kernel.address import parse_address
 from quorate.kernel.errors import UNREADABLE, QuorateError
-from quorate.kernel.ids import NodeId, Offset, Term
+from quorate.kernel.ids import MAX_NODE_ID, Offset, Term
 from quorate.quorum.core.entries import Entry, EntryKind
 from quorate.quorum.core.log import RaftLog
 from quorate.quorum.core.membership import Membership, decode_membership
@@ -32,7 +32,6 @@ from quorate.quorum.core.state import RaftState
 MAX_TERM: Final = Term(2**31 - 1)
 #: Far below the end of int64, so that nothing that is added to an offset overflows.
 MAX_OFFSET: Final = Offset(2**62)
-MAX_NODE_ID: Final = NodeId(2**31 - 1)
 _MAX_MEMBERS: Final = 10_000
 _MAX_ADDRESS_CHARS: Final = 300
 
