@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 
 from quorate.broker.handlers import APIS
-from quorate.kernel.clipped import MOST_CHARACTERS
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import MOST_CHARACTERS, ErrorCode
 from quorate.protocol.apis import find_api
 from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NoReturn
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import VolumeSpace
+from quorate.kernel.ports import Buffer, VolumeSpace
 
 _SECTOR_BYTES = 512
 _TOTAL_BYTES = 1 << 40
@@ -136,7 +135,7 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """Implements ``kernel.disk.Disk``. Paths are absolute."""
+    """Implements ``kernel.ports.Disk``. Paths are absolute."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -15,8 +15,8 @@ from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
 from quorate.kernel.durability import Durability
-from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NodeId
+from quorate.kernel.ports import FileRegion
 from quorate.protocol.frames import decode_response, encode_request
 from quorate.protocol.schema import Request, Response
 from quorate.transport.outbox import Reply

@@ -13,9 +13,8 @@ import msgspec
 import yaml
 
 from quorate.backup.errors import ConfigError
-from quorate.kernel.choices import wrong_choice
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.sizes import parse_size
+from quorate.kernel.settings import parse_size, wrong_choice
 
 Config = TypeVar("Config", bound=msgspec.Struct)
 

@@ -15,7 +15,7 @@ from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
 from quorate.broker.services import Services
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.kernel.turns import Turns
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError

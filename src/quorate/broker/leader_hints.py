@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import NodeId, PartitionIndex, PartitionLeader, TopicName
 from quorate.metadata.core.image import MetadataImage
 
 HINTED_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from quorate.kernel.clipped import MOST_CHARACTERS, clip
+from quorate.kernel.errors import MOST_CHARACTERS, clip
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 #: Of a message, and of a traceback.

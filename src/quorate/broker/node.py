@@ -33,10 +33,9 @@ from quorate.coordination.transactions.coordinator import TransactionCoordinator
 from quorate.coordination.transactions.verification import ProducerTurns
 from quorate.coordination.transactions.verifier import TransactionVerifier
 from quorate.kernel.address import Address
-from quorate.kernel.clock import Clock
 from quorate.kernel.conditions import Conditions
-from quorate.kernel.disk import Disk
 from quorate.kernel.durability import Durability
+from quorate.kernel.ports import Clock, Disk
 from quorate.kernel.turns import Turns
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.core.controller import Controller

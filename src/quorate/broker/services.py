@@ -14,10 +14,9 @@ from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
 from quorate.coordination.transactions.verification import ProducerTurns
 from quorate.coordination.transactions.verifier import TransactionVerifier
-from quorate.kernel.clock import Clock
 from quorate.kernel.conditions import Conditions
-from quorate.kernel.disk import Disk
 from quorate.kernel.ids import NO_NODE, NodeId
+from quorate.kernel.ports import Clock, Disk
 from quorate.kernel.turns import Turns
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.core.effective_configs import BrokerView, broker_value

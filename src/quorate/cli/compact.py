@@ -11,7 +11,7 @@ from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.sizes import parse_size
+from quorate.kernel.settings import parse_size
 
 if TYPE_CHECKING:
     from quorate.backup.spark.compact_run import CompactReport

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from quorate.kernel.address import Address, parse_remote_address
-from quorate.kernel.choices import check_choices
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.settings import check_choices
 
 HIDDEN = "'***'"
 

@@ -7,8 +7,8 @@ from typing import cast
 
 import msgspec
 
-from quorate.kernel.clock import Clock
 from quorate.kernel.ids import NodeId
+from quorate.kernel.ports import Clock
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.store import MetadataStore
 from quorate.replication.partitions import Partitions

@@ -7,7 +7,14 @@ retriable is the one table here.
 from enum import IntEnum
 from typing import Final
 
-from quorate.kernel.clipped import clip
+#: Longer than any path or sentence of ours.
+MOST_CHARACTERS = 1000
+
+
+def clip(text: str, limit: int = MOST_CHARACTERS) -> str:
+    """The first part of the text, and how much is left out."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+
 
 #: What msgspec raises for bytes that are no message. Text that is not UTF-8, and what is nested too deeply, have errors
 #: of their own.

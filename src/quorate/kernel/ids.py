@@ -1,10 +1,13 @@
-"""Identifiers that travel through every layer.
+"""Identifiers that travel through every layer, and the names of leaders made of them.
 
-Each is a ``NewType``, so that the type checker refuses a partition index where a node id is meant.
+Each id is a ``NewType``, so that the type checker refuses a partition index where a node id is meant.
 """
 
+from base64 import urlsafe_b64encode
 from typing import NamedTuple, NewType
 from uuid import UUID
+
+import msgspec
 
 NodeId = NewType("NodeId", int)
 TopicName = NewType("TopicName", str)
@@ -47,3 +50,26 @@ class TopicPartition(NamedTuple):
 def is_same_directory(one: DirectoryId, other: DirectoryId) -> bool:
     """Whether two ids may be of the same data folder: as far as anybody knows, where one is not known."""
     return one == other or NO_DIRECTORY in (one, other)
+
+
+# The two leaderships of a cluster are two types that nothing converts into each other: "am I the quorum leader?" asked
+# where "do I lead this partition?" is meant does not pass the type checker.
+
+
+class QuorumLeader(msgspec.Struct, frozen=True):
+    """The one node that leads the metadata quorum in a term."""
+
+    node_id: NodeId
+    term: Term
+
+
+class PartitionLeader(msgspec.Struct, frozen=True):
+    """The one node that takes the writes of a partition in a leader epoch."""
+
+    node_id: NodeId
+    leader_epoch: LeaderEpoch
+
+
+def new_cluster_id(uuid: UUID) -> str:
+    """As Kafka writes ids: URL-safe base64 without padding."""
+    return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()

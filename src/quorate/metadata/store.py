@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, TopicName
-from quorate.kernel.leaders import PartitionLeader, QuorumLeader
+from quorate.kernel.ids import Offset, PartitionIndex, PartitionLeader, QuorumLeader, TopicName
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.decisions import Answer

@@ -7,7 +7,7 @@ version does not know are skipped (KIP-482), not kept.
 from struct import error as StructError  # noqa: N812 - an exception, whatever the standard library calls it
 from typing import Any, Final, TypeVar
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol.decoder import Decoder, specialise_decoder
 from quorate.protocol.encoder import Encoder, specialise_encoder
 from quorate.protocol.errors import ProtocolError

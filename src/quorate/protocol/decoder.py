@@ -12,7 +12,7 @@ from struct import Struct as Format
 from struct import unpack_from
 from typing import Final
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol import primitives
 from quorate.protocol.schema import Field, Message, WireType
 from quorate.protocol.source import (

@@ -9,7 +9,7 @@ from struct import Struct as Format
 from struct import pack
 from typing import Final
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol import primitives
 from quorate.protocol.schema import Field, Message, WireType
 from quorate.protocol.source import FORMATS, SHORT_ARRAY, Layout, Source, short_array_formats

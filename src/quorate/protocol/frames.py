@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol.apis import APIS, ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError

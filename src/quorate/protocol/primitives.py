@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Final, NoReturn
 from uuid import UUID
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol.errors import ProtocolError, TooManyElements
 
 MAX_STRING_BYTES: Final = 0x7FFF

@@ -17,8 +17,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.file_region import FileRegion
+from quorate.kernel.ports import Buffer, FileRegion
 
 NEVER_FLEXIBLE: Final = 0x7FFF
 """``FLEXIBLE_FROM`` of a message that has no flexible version (KIP-482)."""

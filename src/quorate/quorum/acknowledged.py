@@ -13,8 +13,8 @@ import re
 import msgspec
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset, Term
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.quorum.core.entries import NO_TERM
 from quorate.quorum.doubled_file import read_all
 

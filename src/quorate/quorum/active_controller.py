@@ -11,8 +11,7 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from quorate.kernel.ids import Offset, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import Offset, QuorumLeader, Term
 from quorate.metadata.core.command_costs import cost_of
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.controller import Controller

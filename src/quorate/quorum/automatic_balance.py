@@ -13,8 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import NodeId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, QuorumLeader
 from quorate.metadata.core.commands import (
     AlterPartitionReassignments,
     Command,

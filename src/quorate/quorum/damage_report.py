@@ -5,8 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from quorate.kernel.conditions import Condition, Conditions
-from quorate.kernel.ids import NodeId, Offset
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, Offset, QuorumLeader
 from quorate.quorum.core.entries import LogPosition
 from quorate.quorum.core.finding import Finding
 

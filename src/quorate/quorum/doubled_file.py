@@ -9,7 +9,7 @@ import re
 import msgspec
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk, DiskFile
+from quorate.kernel.ports import Disk, DiskFile
 
 _BLOCK_BYTES = 4096
 _HEADER = re.compile(rb"(\d{1,9}) ([0-9a-f]{8})\n")

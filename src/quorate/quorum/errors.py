@@ -1,6 +1,6 @@
 """Why the quorum did not do what it was asked for. Neither is ever shown to a client: the asker tries again."""
 
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import QuorumLeader
 from quorate.quorum.core.membership import ChangeRefusal
 from quorate.quorum.core.outcomes import Refusal
 

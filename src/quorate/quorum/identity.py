@@ -10,10 +10,9 @@ from uuid import UUID
 import msgspec
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import DirectoryId, NodeId
-from quorate.metadata.core.cluster_ids import new_cluster_id
+from quorate.kernel.ids import DirectoryId, NodeId, new_cluster_id
+from quorate.kernel.ports import Disk
 from quorate.quorum import doubled_file
 from quorate.quorum.core.finding import Finding
 from quorate.quorum.doubled_file import read_all

@@ -11,8 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from quorate.kernel.errors import UNREADABLE
-from quorate.kernel.ids import NodeId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, QuorumLeader
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
 from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown

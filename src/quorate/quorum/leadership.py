@@ -12,8 +12,7 @@ from typing import Any, Protocol, assert_never
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, QuorumLeader
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands, encode_outcomes
 from quorate.metadata.core.controller import Controller

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, Term
+from quorate.kernel.ports import Disk
 from quorate.quorum.core.entries import NO_TERM, Entry, EntryKind, LogPosition
 from quorate.quorum.doubled_file import read_all
 from quorate.records.batch import check_crc, read_header

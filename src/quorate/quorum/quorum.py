@@ -11,10 +11,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from quorate.kernel.address import Address, parse_address
-from quorate.kernel.clock import Clock
 from quorate.kernel.conditions import Conditions
-from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, QuorumLeader
+from quorate.kernel.ports import Clock
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset, Term
+from quorate.kernel.ports import Disk
 from quorate.quorum import doubled_file
 from quorate.quorum.core.entries import HardState, LogPosition, Snapshot
 

@@ -13,8 +13,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from quorate.kernel.clock import Clock
 from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
+from quorate.kernel.ports import Clock
 from quorate.quorum.alarm import Alarm
 from quorate.quorum.core import events as e
 from quorate.quorum.core import outcomes as o

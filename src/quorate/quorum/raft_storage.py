@@ -17,10 +17,9 @@ from contextlib import suppress
 
 import msgspec
 
-from quorate.kernel.clock import Clock
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import Offset, Term
+from quorate.kernel.ports import Clock, Disk
 from quorate.quorum.acknowledged import FILE_NAME as ACKNOWLEDGED
 from quorate.quorum.acknowledged import Acknowledged, AcknowledgedFile
 from quorate.quorum.core.entries import NO_TERM, Entry, EntryKind, HardState, LogPosition, Snapshot

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, DiskFile, VolumeSpace
+from quorate.kernel.ports import Buffer, Disk, DiskFile, VolumeSpace
 
 _READ_BYTES = 1 << 20
 _UNKNOWN = -1  # No CRC is this: the file counts as damaged.

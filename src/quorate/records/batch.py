@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import (
     COMPRESSION_MASK,
     CONTROL_MASK,

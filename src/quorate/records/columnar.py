@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader
 from quorate.records.errors import CorruptBatch

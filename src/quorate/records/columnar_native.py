@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.records.columnar import BinaryColumn, Payload, RecordColumns, RowBounds, scan_payloads
 from quorate.records.errors import CorruptBatch
 

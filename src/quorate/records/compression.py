@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cramjam import DecompressionError, lz4, snappy, zstd
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import Compression
 from quorate.records.errors import CorruptBatch, ExpandsTooFar
 

@@ -8,8 +8,8 @@ from enum import IntEnum
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ports import Buffer
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import Record, iterate_records

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import ProducerEpoch, ProducerId
+from quorate.kernel.ports import Buffer
 from quorate.records.batch import CRC_START, HEADER_SIZE_BYTES, pack_crc, pack_producer
 
 

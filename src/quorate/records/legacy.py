@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Compression
 from quorate.records.batch import LOG_OVERHEAD_BYTES, MAGIC
 from quorate.records.builder import build_batch

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import TimestampType
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from quorate.records.compression import DEFAULT_LIMIT_BYTES, decompress

@@ -1,7 +1,7 @@
 """The times of the records of one batch. Pure."""
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import TimestampType
 from quorate.records.batch import read_header
 from quorate.records.errors import CorruptBatch

@@ -4,9 +4,9 @@
 timestamps within the topic's bounds is for the partition to say; ``opening`` looks at single records.
 """
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import (
     COMPRESSION_MASK,
     CONTROL_MASK,

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from quorate.kernel.conditions import Condition, Conditions
-from quorate.kernel.disk import Disk, VolumeSpace, is_full
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
+from quorate.kernel.ports import Disk, VolumeSpace, is_full
 from quorate.storage.reserve import Reserve
 
 logger = logging.getLogger(__name__)

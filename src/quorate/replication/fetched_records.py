@@ -3,9 +3,9 @@
 import enum
 import logging
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.batch import read_header
 from quorate.replication.core import follower as f
 from quorate.replication.core.leader_events import HighWatermarkAdvanced

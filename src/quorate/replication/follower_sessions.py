@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Protocol
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
+from quorate.kernel.ports import Buffer
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.leader_events import FollowerFetched
 from quorate.replication.core.messages import (

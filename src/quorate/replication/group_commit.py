@@ -9,7 +9,7 @@ import logging
 from concurrent.futures import Executor
 from typing import Protocol
 
-from quorate.kernel.disk import is_out_of_descriptors
+from quorate.kernel.ports import is_out_of_descriptors
 
 logger = logging.getLogger(__name__)
 

@@ -14,12 +14,11 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.backlog import Backlog
-from quorate.kernel.disk import Disk
 from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import PartitionIndex, PartitionLeader, TopicId, TopicName
+from quorate.kernel.ports import Disk
+from quorate.kernel.turns import Backlog
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_difference import difference

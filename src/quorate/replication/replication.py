@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from quorate.kernel.backlog import Backlog
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ports import Buffer
+from quorate.kernel.turns import Backlog
 from quorate.metadata.store import MetadataStore
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.leader import ReplicationConfig

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
+from quorate.kernel.ports import Buffer, is_out_of_descriptors
 from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
     LOG_OVERHEAD_BYTES,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from quorate.kernel.disk import DiskFile
+from quorate.kernel.ports import DiskFile
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, check_crc, read_header
 from quorate.records.errors import CorruptBatch
 

@@ -17,9 +17,9 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
+from quorate.kernel.ports import Disk
 from quorate.storage.file_names import PARTITION_METADATA
 
 _VERSION = "0"

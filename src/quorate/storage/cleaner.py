@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ports import Buffer, Disk, DiskFile
 from quorate.records.batch import BatchHeader, read_header
 from quorate.storage.batch_scan import read_batches
 from quorate.storage.cleaned_transactions import CleanedTransactions

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import count
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset, TopicId
+from quorate.kernel.ports import Disk
 from quorate.storage.checkpoints import write_epochs
 from quorate.storage.file_names import LEADER_EPOCH_CHECKPOINT, PRODUCER_SNAPSHOT, parent_of, path_of, with_suffix
 from quorate.storage.index_repair import seal

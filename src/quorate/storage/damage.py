@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from quorate.kernel.disk import DiskFile
 from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ports import DiskFile
 from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_crc, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches

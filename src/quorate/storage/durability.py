@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.checkpoints import EpochStart, write_epochs, write_offset
 from quorate.storage.file_names import (
     LEADER_EPOCH_CHECKPOINT,

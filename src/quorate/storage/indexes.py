@@ -10,8 +10,8 @@ from bisect import bisect_right
 
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, DiskFile
 
 _STORE_AT_BYTES = 32 << 10
 _OFFSET_ENTRY = struct.Struct(">ii")

@@ -7,10 +7,9 @@ for it. Time comes in as an argument.
 
 from collections.abc import Iterator, Sequence
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, is_out_of_descriptors
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
+from quorate.kernel.ports import Buffer, Disk, is_out_of_descriptors
 from quorate.records.batch import BatchHeader
 from quorate.records.control import TransactionEnd
 from quorate.storage import (

@@ -9,8 +9,7 @@ import shutil
 from collections.abc import Sequence
 from typing import ClassVar
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import VolumeSpace
+from quorate.kernel.ports import Buffer, VolumeSpace
 
 # The kernel refuses longer vectors (UIO_MAXIOV on Linux).
 _MAX_BUFFERS_PER_WRITE = 1024

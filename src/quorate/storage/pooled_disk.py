@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, DiskFile, VolumeSpace, is_out_of_descriptors
+from quorate.kernel.ports import Buffer, Disk, DiskFile, VolumeSpace, is_out_of_descriptors
 
 T = TypeVar("T")
 

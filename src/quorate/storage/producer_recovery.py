@@ -5,8 +5,8 @@ The replay also finds again which transactions were aborted, for transaction ind
 
 from collections.abc import Container
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk
 from quorate.records.batch import BatchHeader
 from quorate.records.control import marker_of_batch
 from quorate.records.errors import CorruptBatch, UnsupportedMagic

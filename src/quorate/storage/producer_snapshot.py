@@ -8,8 +8,8 @@ import struct
 
 from crc32c import crc32c
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
+from quorate.kernel.ports import Buffer
 from quorate.records.errors import CorruptBatch
 from quorate.storage.producer_state import NO_SEQUENCE, ProducedBatch, ProducerEntry, ProducerStates
 

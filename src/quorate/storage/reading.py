@@ -2,9 +2,9 @@
 
 import msgspec
 
-from quorate.kernel.disk import DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import DiskFile
 from quorate.records.errors import CorruptBatch
 from quorate.storage.damage import DamagedRange
 from quorate.storage.segment import Segment

@@ -11,9 +11,9 @@ from itertools import zip_longest
 
 import msgspec
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk
 from quorate.records.batch import BatchHeader
 from quorate.storage.checkpoints import EpochStart, read_epochs, read_offset, write_epochs, write_offset
 from quorate.storage.config import LogConfig

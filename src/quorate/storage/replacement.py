@@ -6,8 +6,8 @@ one that was here.
 
 from collections.abc import Sequence
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.batch import check_crc, read_batches
 from quorate.records.errors import CorruptBatch
 from quorate.storage.checkpoints import EpochStart

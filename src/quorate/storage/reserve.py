@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, DiskFile, VolumeSpace, is_full
+from quorate.kernel.ports import Buffer, Disk, DiskFile, VolumeSpace, is_full
 
 T = TypeVar("T")
 

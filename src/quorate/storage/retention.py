@@ -4,9 +4,9 @@ The new start of the log is durable before a file is removed, so it never moves 
 stays may hold records below the start, which nobody is shown any more.
 """
 
-from quorate.kernel.disk import is_full
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import is_full
 from quorate.storage.appending import roll
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, path_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.records.batch import BatchHeader
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.damage import DamagedRange, sound_parts

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.checkpoints import EpochStart
 from quorate.storage.damage import DamagedRange, DamageSearch, LogExtent
 from quorate.storage.segment import Segment

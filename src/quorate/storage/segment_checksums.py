@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import msgspec
 from crc32c import crc32c
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
 
 CHUNK_BYTES = 64 << 10

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.appending import roll
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.cleaner import swap_in

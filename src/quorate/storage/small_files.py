@@ -6,9 +6,9 @@ segments. A snapshot that is damaged is removed: whoever would have used it repl
 
 from collections.abc import Callable, Sequence
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import TopicId
+from quorate.kernel.ports import Disk
 from quorate.records.errors import CorruptBatch
 from quorate.storage.checkpoints import read_epochs, read_offset, read_topic_id, write_offset, write_topic_id
 from quorate.storage.file_names import (

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quorate.kernel.disk import Disk, is_full
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk, is_full
 from quorate.storage.checkpoints import read_offset, write_offset
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import Durability, LogTail

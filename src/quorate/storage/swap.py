@@ -9,8 +9,8 @@ what is replaced go with it: in one of them a transaction may be open whose mark
 would ever end it.
 """
 
-from quorate.kernel.disk import Disk
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Disk
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.file_names import (
     CHECKSUMS,

@@ -7,9 +7,9 @@ wrote it likes: a worker does that with a ``TimeProbe``, one batch after the oth
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from quorate.kernel.disk import DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ports import DiskFile
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import ExpandsTooFar
 from quorate.records.opening import opening_limit_bytes

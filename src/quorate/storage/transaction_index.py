@@ -12,10 +12,9 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerId
+from quorate.kernel.ports import Buffer, Disk, DiskFile
 
 _VERSION = 0
 # Version, producer id, first offset, last offset, last stable offset.

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.file_region import FileRegion
+from quorate.kernel.ports import Buffer, FileRegion
 
 
 class SocketRoom:

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol.schema import Message, VersionedMessage, fields_of
 
 Plain = Any

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_NODE, GroupId, NodeId, TopicName
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NO_NODE, GroupId, NodeId, QuorumLeader, TopicName
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.metadata.core.image import MetadataImage, PartitionState
 from quorate.protocol.messages.describe_topic_partitions import (

@@ -12,8 +12,7 @@ import msgspec
 
 from quorate.broker.handlers import metadata as metadata_handler
 from quorate.kernel.address import Address
-from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex
-from quorate.kernel.leaders import PartitionLeader, QuorumLeader
+from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, PartitionLeader, QuorumLeader
 from quorate.metadata.core import topics
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.image import MetadataImage, PartitionState

@@ -6,8 +6,7 @@ from unittest.mock import patch
 from uuid import UUID
 
 from quorate.kernel.durability import Durability
-from quorate.kernel.ids import NodeId, Offset
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import NodeId, Offset, PartitionLeader
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.partition import Partition
 from tests.simulation.replication.clients import TOPIC

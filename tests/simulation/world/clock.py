@@ -7,7 +7,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class HostClock:
-    """Implements ``kernel.clock.Clock``."""
+    """Implements ``kernel.ports.Clock``."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
 from quorate.backup.objects.storage import ObjectInfo, StorageLocation
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 
 
 class MemoryStorage:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.broker.log_lines import MOST_OF_A_MESSAGE, TEXT_FORMAT, JsonFormatter, LineFormatter, escape, fields_of
-from quorate.kernel.clipped import MOST_CHARACTERS
+from quorate.kernel.errors import MOST_CHARACTERS
 
 TEXT = LineFormatter(TEXT_FORMAT)
 JSON = JsonFormatter()

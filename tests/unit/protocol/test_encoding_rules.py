@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.api_versions import ApiVersionsRequest

@@ -6,8 +6,7 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, Offset, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, Offset, QuorumLeader, Term
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView

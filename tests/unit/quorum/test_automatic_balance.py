@@ -5,8 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID
 
-from quorate.kernel.ids import NodeId, PartitionIndex, Term, TopicName
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, PartitionIndex, QuorumLeader, Term, TopicName
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView

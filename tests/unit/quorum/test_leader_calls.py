@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from quorate.kernel.ids import NodeId, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, QuorumLeader, Term
 from quorate.quorum.core.leader_requests import Describe, Done, LeaderAnswer, LeaderRequest, Redirect, encode
 from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.quorum.leader_calls import LeaderCalls, NoQuorum

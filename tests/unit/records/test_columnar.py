@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.backup.spark.native_scan import load_native_scan
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch

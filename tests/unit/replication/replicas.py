@@ -14,12 +14,12 @@ from quorate.kernel.ids import (
     NodeId,
     Offset,
     PartitionIndex,
+    PartitionLeader,
     ProducerEpoch,
     ProducerId,
     TopicId,
     TopicName,
 )
-from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.builder import build_batch
 from quorate.records.record import Record

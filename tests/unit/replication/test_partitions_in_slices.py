@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from quorate.kernel.backlog import PER_TURN
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
+from quorate.kernel.turns import PER_TURN
 from quorate.metadata.core.commands import AlterTopicConfigs, ConfigChange, ConfigOperation, CreateTopic, DeleteTopic
 from quorate.metadata.core.decisions import Answer
 from quorate.metadata.core.records import PartitionChanged

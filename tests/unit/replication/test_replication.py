@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ports import Buffer
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import LiveBrokersChanged
 from quorate.replication.core.messages import Ask, ReplicaFetch, decode_answer, encode_fetch

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.errors import KafkaError
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.os_disk import OsDisk

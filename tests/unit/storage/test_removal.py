@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.kernel.disk import Disk
+from quorate.kernel.ports import Disk
 from quorate.storage.closing import remove_logs
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.test_set_aside import disk_with

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.kernel.buffers import Buffer
-from quorate.kernel.file_region import FileRegion
+from quorate.kernel.ports import Buffer, FileRegion
 from quorate.transport.outbox import SENDFILE_MINIMUM_BYTES, TURN_BYTES, Outbox, ReplyPart
 
 

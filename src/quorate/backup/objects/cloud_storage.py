@@ -25,7 +25,7 @@ from quorate.backup.objects.storage import (
     object_name_parts,
     open_storage,
 )
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from quorate.backup.errors import NameRefused, StorageError
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 
 _CLOUD_SCHEMES = {"s3": "bucket", "gs": "bucket", "az": "container"}
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -15,8 +15,8 @@ import msgspec
 from quorate.backup.objects.stored_documents import Count, StoredOffset
 from quorate.backup.restore.partitioning import partition_of
 from quorate.backup.segments.reader import StoredBatch
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import (
     COMPRESSION_MASK,
     DELETE_HORIZON_MASK,

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from quorate.records.batch import (
     LENGTH_OFFSET,

@@ -38,8 +38,8 @@ from quorate.backup.objects.stored_documents import (
     StoredPartition,
     decode_json,
 )
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, TopicId, TopicName
+from quorate.kernel.ports import Buffer
 
 _Decoded = TypeVar("_Decoded")
 

@@ -14,8 +14,8 @@ from quorate.backup.planning.ranges import OffsetRange, Placement, place
 from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import EpochStart
 from quorate.backup.segments.sink import SegmentSettings, SegmentSink
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 
 
 class RangeRecorder:

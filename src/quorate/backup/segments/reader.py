@@ -29,8 +29,8 @@ from quorate.backup.segments.layout import (
     read_preamble,
     read_trailer,
 )
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024

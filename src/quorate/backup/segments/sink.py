@@ -13,8 +13,8 @@ from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import EpochStart, FrameCodec, SegmentHeader
 from quorate.backup.segments.writer import SegmentWriter
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 
 
 class SegmentSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,8 +24,8 @@ from quorate.backup.segments.layout import (
     encode_frame_head,
     encode_header,
 )
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
+from quorate.kernel.ports import Buffer
 from quorate.records.record import NO_TIMESTAMP
 
 INDEX_INTERVAL_BYTES = 1024 * 1024

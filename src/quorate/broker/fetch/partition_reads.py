@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from quorate.broker.fetch.sessions import FetchTarget
 from quorate.broker.leader_hints import leader_hint
 from quorate.broker.services import Services
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.file_region import FileRegion
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ports import Buffer, FileRegion
 from quorate.kernel.turns import Turns
 from quorate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from quorate.replication.integrity.sound_reads import WAIT_S

@@ -10,8 +10,7 @@ from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
 from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult
-from quorate.kernel.clipped import clip
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import ErrorCode, clip
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.describe_groups import (
     DescribedGroup,

@@ -21,8 +21,7 @@ from quorate.cli.local.private_files import make_private_folder, write_private
 from quorate.cli.settings_file import read_settings_file
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import NodeId
-from quorate.metadata.core.cluster_ids import new_cluster_id
+from quorate.kernel.ids import NodeId, new_cluster_id
 
 DEFAULT_NODES = 3
 DEFAULT_PORT = 19092

@@ -16,8 +16,8 @@ from quorate.client.config import SecurityConfig
 from quorate.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
 from quorate.client.retries import MonotonicClock
 from quorate.kernel.address import Address
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.ports import Buffer
 
 
 def tls_context(security: SecurityConfig) -> ssl.SSLContext | None:

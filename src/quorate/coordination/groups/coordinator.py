@@ -33,8 +33,7 @@ from quorate.coordination.groups.shard_runner import GroupShardRunner
 from quorate.coordination.groups.topic_patterns import TopicPatterns
 from quorate.coordination.groups.topics import ImageTopics
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, PartitionIndex, TopicName
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import GroupId, PartitionIndex, PartitionLeader, TopicName
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import Broker, Delta, MetadataImage

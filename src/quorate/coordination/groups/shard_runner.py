@@ -42,9 +42,9 @@ from quorate.coordination.groups.core.record_codec import (
     encode_value,
 )
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
-from quorate.kernel.clock import Clock
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, GroupId, LeaderEpoch, Offset, ProducerId
+from quorate.kernel.ports import Clock
 from quorate.records.batch import BatchHeader, check_crc, iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.control import marker_of_batch

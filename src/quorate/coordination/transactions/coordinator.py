@@ -31,8 +31,7 @@ from quorate.coordination.transactions.core.shard import TransactionCoordinatorS
 from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.coordination.transactions.shard_runner import TransactionShardRunner
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import PartitionIndex, ProducerId, TopicName, TransactionalId
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import PartitionIndex, PartitionLeader, ProducerId, TopicName, TransactionalId
 from quorate.kernel.topic_names import TRANSACTION_STATE
 from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import Broker, Delta, MetadataImage

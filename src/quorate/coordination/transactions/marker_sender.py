@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from quorate.coordination.transactions.ask_node import AskNode
 from quorate.coordination.transactions.core.effects import Markers
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, PartitionLeader, TopicName, TopicPartition
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.store import MetadataStore
 from quorate.protocol.messages.write_txn_markers import (

@@ -39,9 +39,9 @@ from quorate.coordination.transactions.core.record_codec import (
     encode_value,
 )
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
-from quorate.kernel.clock import Clock
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch
+from quorate.kernel.ports import Clock
 
 logger = logging.getLogger(__name__)
 

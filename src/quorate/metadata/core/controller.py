@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import assert_never
 from uuid import UUID
 
-from quorate.kernel.ids import ProducerId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import ProducerId, QuorumLeader, new_cluster_id
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
 from quorate.metadata.core.brokers import (
@@ -21,7 +20,6 @@ from quorate.metadata.core.brokers import (
     unregister_broker,
 )
 from quorate.metadata.core.client_quotas import decide_client_quota
-from quorate.metadata.core.cluster_ids import new_cluster_id
 from quorate.metadata.core.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
 from quorate.metadata.core.decisions import Decision
 from quorate.metadata.core.effective_configs import BrokerView

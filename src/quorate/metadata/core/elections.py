@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, NodeId
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, NodeId, QuorumLeader
 from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
 from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
 from quorate.metadata.core.effective_configs import BrokerView, topic_entries

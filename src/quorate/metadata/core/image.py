@@ -16,11 +16,11 @@ from quorate.kernel.ids import (
     NodeId,
     Offset,
     PartitionIndex,
+    PartitionLeader,
     ProducerId,
     TopicId,
     TopicName,
 )
-from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core import records as r
 from quorate.metadata.core.deletions import Deletions
 from quorate.metadata.core.image_draft import ImageDraft

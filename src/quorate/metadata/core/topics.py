@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, PartitionIndex, QuorumLeader, TopicId, TopicName
 from quorate.kernel.topic_names import can_collide, check_new_topic_name, collision_key, is_reserved
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r

@@ -5,8 +5,7 @@ A node that does not lead answers every one of these with ``Redirect``, so that 
 
 import msgspec
 
-from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, QuorumLeader
 
 
 class LeaderMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

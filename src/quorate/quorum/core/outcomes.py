@@ -8,8 +8,7 @@ import enum
 
 import msgspec
 
-from quorate.kernel.ids import Offset, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import Offset, QuorumLeader, Term
 from quorate.quorum.core.membership import ChangeRefusal
 
 

@@ -4,8 +4,7 @@ import enum
 
 import msgspec
 
-from quorate.kernel.ids import Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import QuorumLeader, Term
 from quorate.quorum.core.entries import Entry, HardState, Snapshot
 from quorate.quorum.core.messages import AppendRequest, Message
 from quorate.quorum.core.outcomes import Outcome

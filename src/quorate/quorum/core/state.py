@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from quorate.kernel.ids import NodeId, Offset, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NodeId, Offset, QuorumLeader, Term
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot
 from quorate.quorum.core.log import RaftLog

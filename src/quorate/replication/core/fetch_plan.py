@@ -10,8 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from quorate.kernel.ids import LeaderEpoch, NodeId
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionLeader
 
 PartitionT = TypeVar("PartitionT", bound=Hashable)
 

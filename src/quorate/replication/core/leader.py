@@ -11,8 +11,7 @@ from typing import assert_never
 import msgspec
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.follower_progress import NEVER_MS, FollowerProgress
 from quorate.replication.core.isr_changes import IsrChanges
 from quorate.replication.core.leader_events import (

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import UNREADABLE, ErrorCode
+from quorate.kernel.ports import Buffer
 from quorate.transport.peers.errors import PeerProtocolError
 
 PartitionKey = tuple[UUID, int]

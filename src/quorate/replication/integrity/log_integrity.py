@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
 from quorate.kernel.conditions import Condition, Conditions
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, Offset
+from quorate.kernel.ports import Disk
 from quorate.replication.integrity.replacements import AskReplica, Replacements
 from quorate.replication.partition import Partition
 from quorate.storage.damage import DamagedRange

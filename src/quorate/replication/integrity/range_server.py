@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
+from quorate.kernel.ports import Buffer
 from quorate.replication.integrity.messages import ReadRange, decode_request, encode_answer
 from quorate.replication.integrity.sound_reads import when_sound
 from quorate.replication.partitions import Partitions

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
-from quorate.kernel.disk import Disk, DiskFile
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
+from quorate.kernel.ports import Disk, DiskFile
 from quorate.records.errors import CorruptBatch
 from quorate.replication.integrity.messages import ReadRange, decode_answer, encode_request
 from quorate.replication.partition import Partition

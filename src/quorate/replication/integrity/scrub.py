@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from quorate.kernel.clock import Clock
 from quorate.kernel.conditions import Condition, Conditions, Severity
-from quorate.kernel.disk import Disk
 from quorate.kernel.errors import KafkaError
+from quorate.kernel.ports import Clock, Disk
 from quorate.replication.integrity.log_integrity import LogIntegrity
 from quorate.replication.partition import Partition
 from quorate.replication.partitions import Partitions

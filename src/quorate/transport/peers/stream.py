@@ -14,7 +14,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Protocol, cast
 
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.transport.peers.config import PeerConfig
 from quorate.transport.peers.errors import PeerProtocolError
 from quorate.transport.peers.hello import MAX_HELLO_BYTES

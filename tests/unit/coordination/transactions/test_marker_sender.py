@@ -14,13 +14,13 @@ from quorate.kernel.ids import (
     LeaderEpoch,
     NodeId,
     PartitionIndex,
+    PartitionLeader,
     ProducerEpoch,
     ProducerId,
     TopicName,
     TopicPartition,
     TransactionalId,
 )
-from quorate.kernel.leaders import PartitionLeader
 from quorate.metadata.core.image import Delta, MetadataImage, TopicIdPartition
 from quorate.metadata.store import Listener, MetadataStore
 from quorate.protocol.messages.write_txn_markers import (

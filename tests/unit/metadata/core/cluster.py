@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId, Offset, PartitionIndex, Term, TopicName
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId, Offset, PartitionIndex, QuorumLeader, Term, TopicName
 from quorate.metadata.core.commands import (
     AlterIsr,
     BeginControlledShutdown,

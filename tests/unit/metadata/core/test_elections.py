@@ -3,8 +3,7 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, Term, TopicName
-from quorate.kernel.leaders import PartitionLeader, QuorumLeader
+from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, PartitionLeader, QuorumLeader, Term, TopicName
 from quorate.metadata.core.commands import (
     AlterTopicConfigs,
     ConfigChange,

@@ -6,7 +6,7 @@ from mypy import api
 
 SNIPPET = """
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, Term, TopicName
-from quorate.kernel.leaders import PartitionLeader, QuorumLeader
+from quorate.kernel.ids import PartitionLeader, QuorumLeader
 from quorate.metadata.core.commands import FormCluster
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.elections import preferred_leader_imbalance

@@ -3,8 +3,7 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, PartitionIndex, TopicId, TopicName
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import NodeId, PartitionIndex, PartitionLeader, TopicId, TopicName
 from quorate.metadata.core.commands import CreatePartitions, CreateTopic, DeleteTopic
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from tests.unit.metadata.core.cluster import Cluster

@@ -5,8 +5,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term
-from quorate.kernel.leaders import QuorumLeader
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, QuorumLeader, Term
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.entries import Entry, EntryKind, HardState, InvariantBroken, Snapshot, SnapshotMeta
 from quorate.quorum.core.events import (

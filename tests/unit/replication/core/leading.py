@@ -1,7 +1,6 @@
 """A leader with two followers, as the tests of its rules need it."""
 
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import (
     FollowerFetched,

@@ -5,8 +5,7 @@ import random
 import msgspec
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.acks import Ack, AckTracker
 from quorate.replication.core.follower import (
     AdvanceLogStart,

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from quorate.kernel.ids import LeaderEpoch, NodeId
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionLeader
 from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
 
 EAST, WEST = NodeId(4), NodeId(9)

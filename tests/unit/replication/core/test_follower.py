@@ -3,8 +3,7 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset
-from quorate.kernel.leaders import PartitionLeader
+from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.divergence import EpochEnd
 from quorate.replication.core.follower import (
     AdvanceLogStart,

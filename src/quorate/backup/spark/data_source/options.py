@@ -16,7 +16,7 @@ from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.client.config import ClientConfig, parse_client_config
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.sizes import parse_size
+from quorate.kernel.settings import parse_size
 from quorate.records.columnar import INT64_MAX, INT64_MIN
 
 DEFAULT_TASK_BYTES: Final = 64 * 1024 * 1024

@@ -6,7 +6,7 @@ Rows are gathered until an Arrow batch is worth sending, and never more than a f
 from typing import TYPE_CHECKING, Final
 
 from quorate.backup.spark.data_source.columns import ArrowRows
-from quorate.kernel.buffers import Buffer
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import TIMESTAMP_TYPE_MASK, TimestampType
 from quorate.records.batch import MAGIC_OFFSET, BatchHeader
 from quorate.records.columnar import ColumnsOfRecords, Payload, RecordColumns, RowBounds, Scan, payload_of

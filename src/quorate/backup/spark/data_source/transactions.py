@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quorate.client.fetch.batches import AbortedTransaction
-from quorate.kernel.buffers import Buffer
 from quorate.kernel.ids import Offset, ProducerId
+from quorate.kernel.ports import Buffer
 from quorate.records.batch import BatchHeader
 from quorate.records.control import ControlType, control_type_of
 from quorate.records.record import iterate_records

@@ -17,8 +17,7 @@ from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
 from quorate.coordination.groups.core.group_book import GroupBook
 from quorate.coordination.groups.core.group_state import GroupState
-from quorate.kernel.clipped import clip
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import ErrorCode, clip
 from quorate.kernel.ids import GroupId, MemberId
 
 CLASSIC = "classic"

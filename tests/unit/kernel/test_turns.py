@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from quorate.kernel.backlog import Backlog
+from quorate.kernel.turns import Backlog
 
 
 class Turns:

@@ -1,6 +1,6 @@
-"""The disk port: the few file operations that everything durable is built from.
+"""The ports: what the rest of the code knows of wall time and disks, and the bytes that go through them.
 
-The real one is ``storage.os_disk``; simulations hand in one that forgets what was not synced. Paths are plain strings
+The real disk is ``storage.os_disk``; simulations hand in one that forgets what was not synced. Paths are plain strings
 joined with ``/``. Failures are ``OSError``, as the operating system names them (``ENOSPC`` when the disk is full).
 """
 
@@ -10,7 +10,19 @@ from typing import Protocol
 
 import msgspec
 
-from quorate.kernel.buffers import Buffer
+#: What bytes are handed around as, where nobody cares who owns them. A memoryview is one of single bytes.
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """For times that are stored or compared with stored ones: record timestamps, retention, offset expiry.
+
+    Timers belong to the event loop.
+    """
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        ...
 
 
 class VolumeSpace(msgspec.Struct, frozen=True):
@@ -49,6 +61,8 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
+    """The few file operations that everything durable is built from."""
+
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and appending. Without ``create`` a missing file is ``FileNotFoundError``."""
         ...
@@ -96,3 +110,29 @@ def is_full(error: OSError) -> bool:
 def is_out_of_descriptors(error: BaseException | None) -> bool:
     """Whether no file could be opened for want of a descriptor: nothing was written, and it passes."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+class FileRegion:
+    """``length`` bytes of ``file`` from ``position``, which the kernel sends without passing them through Python.
+
+    Has a length, as the buffers have that it stands among in an answer.
+    """
+
+    __slots__ = ("_length", "file", "position")
+
+    def __init__(self, file: DiskFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, length: int) -> bytes:
+        """The first bytes of the region."""
+        return self.file.read(self.position, min(length, self._length))
+
+    def advance(self, count: int) -> None:
+        """Forget the first bytes: they have been sent."""
+        self.position += count
+        self._length -= count

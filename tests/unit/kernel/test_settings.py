@@ -11,9 +11,8 @@ from quorate.backup.errors import ConfigError
 from quorate.backup.spark.data_source.options import parse_options
 from quorate.broker.config import parse_node_config
 from quorate.client.config import parse_client_config
-from quorate.kernel.choices import check_choices
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.sizes import parse_size
+from quorate.kernel.settings import check_choices, parse_size
 
 NODE = 'node_id = 1\ndata_dir = "/x"\nlisten = "127.0.0.1:9092"\n'
 BACKUP = """
