@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
 from quorate.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -198,7 +198,7 @@ def test_apache_kafka_reads_the_offsets_topic(node: QuorateNode, tool_shell: Too
     with closing(client.member(name, [name])) as member:
         read(member, 3)
         member.commit()
-    partition = partition_for_group(GroupId(name), OFFSETS_PARTITIONS)
+    partition = partition_for(GroupId(name), OFFSETS_PARTITIONS)
     log = node.data_dir / f"__consumer_offsets-{partition}" / "00000000000000000000.log"
 
     dumped = tool_shell.run("kafka-dump-log", "--offsets-decoder", "--files", str(log))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_NODE, GroupId, NodeId, QuorumLeader, TopicName
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
@@ -119,7 +119,7 @@ def _coordinator_agrees(answer: Coordinator, image: MetadataImage) -> bool:
     topic = image.topics.get(CONSUMER_OFFSETS)
     leader = NO_NODE
     if topic is not None:
-        leader = topic.partitions[partition_for_group(GroupId(answer.key), len(topic.partitions))].leader
+        leader = topic.partitions[partition_for(GroupId(answer.key), len(topic.partitions))].leader
     if answer.error_code != ErrorCode.NONE:
         return leader == NO_NODE
     broker = image.brokers.get(leader)

@@ -3,7 +3,7 @@
 from quorate.broker.api import Api, HandlerResult
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.coordination.transactions.core.commands import AddPartitions, AddPartitionsResult
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
@@ -27,7 +27,7 @@ async def _add(services: Services, context: RequestContext, request: AddOffsetsT
         await services.groups.find(group_id)  # Makes the offsets topic where it is missing.
     except KafkaError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
-    index = partition_for_group(group_id, len(services.metadata.image.topics[CONSUMER_OFFSETS].partitions))
+    index = partition_for(group_id, len(services.metadata.image.topics[CONSUMER_OFFSETS].partitions))
     command = AddPartitions(
         transactional_id=TransactionalId(request.transactional_id),
         producer_id=ProducerId(request.producer_id),

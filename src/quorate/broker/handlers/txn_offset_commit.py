@@ -10,9 +10,9 @@ from quorate.broker.api import Api, HandlerResult
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
+from quorate.coordination.core.effects import TransactionalProducer
+from quorate.coordination.core.errors import coordinator_error
 from quorate.coordination.groups.core.commands import CommitOffsets, CommitOffsetsResult, OffsetToCommit
-from quorate.coordination.groups.core.refusal import coordinator_error
-from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
 from quorate.coordination.transactions.verification import adds_for_offset_commit, refusal_of_offset_commit
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (

@@ -12,7 +12,7 @@ from typing import Final
 from quorate.cli.doctor.facts import Attempt, FoundCoordinator, LeaderClaim, Trial
 from quorate.client.connections.connection import Connection
 from quorate.client.errors import error_code
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     GroupId,
@@ -84,7 +84,7 @@ def groups_by_partition(claims: Claims) -> dict[TopicPartition, GroupId]:
     numbers = count()
     while len(found) < len(partitions):
         group_id = GroupId(f"quorate-doctor-{next(numbers)}")
-        partition = TopicPartition(CONSUMER_OFFSETS, partition_for_group(group_id, len(partitions)))
+        partition = TopicPartition(CONSUMER_OFFSETS, partition_for(group_id, len(partitions)))
         if partition not in partitions:
             return {}  # Partitions are missing from the answer: where a group belongs cannot be told.
         found.setdefault(partition, group_id)

@@ -14,6 +14,7 @@ import msgspec
 
 from quorate.coordination.answers import vouched_for
 from quorate.coordination.coordinator import CoordinatorEnvironment
+from quorate.coordination.core.partitioning import partition_for
 from quorate.coordination.groups.core.commands import (
     Command,
     EndTransaction,
@@ -26,7 +27,6 @@ from quorate.coordination.groups.core.commands import (
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
 from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings, MigrationPolicy
-from quorate.coordination.groups.core.partitioning import partition_for_group
 from quorate.coordination.groups.core.refusal import binds, refusal
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.coordination.groups.shard_runner import GroupShardRunner
@@ -137,7 +137,7 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: GroupId) -> PartitionIndex | None:
         topic = self._environment.metadata.image.topics.get(CONSUMER_OFFSETS)
-        return None if topic is None else partition_for_group(group_id, len(topic.partitions))
+        return None if topic is None else partition_for(group_id, len(topic.partitions))
 
     def _runner_for(self, group_id: GroupId) -> GroupShardRunner | None:
         index = self.partition_for(group_id)

@@ -13,34 +13,33 @@ from concurrent.futures import Executor
 from functools import partial
 from itertools import count
 
-from quorate.coordination.groups.core.commands import Command, Result
-from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
-from quorate.coordination.groups.core.consumer.topics import ClusterTopics
-from quorate.coordination.groups.core.effects import (
+from quorate.coordination.core.effects import (
     AppendCommitted,
     AppendFailed,
-    AppendRecords,
+    AppendToLog,
     CancelTimer,
     CommandReceived,
-    Effect,
-    Event,
-    GroupSettingsChanged,
     LeadershipLost,
     LogLoaded,
     Reply,
     SetTimer,
     TimerFired,
-    TimerKey,
     Token,
+)
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
+from quorate.coordination.groups.core.commands import Command, Result
+from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
+from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
+from quorate.coordination.groups.core.consumer.topics import ClusterTopics
+from quorate.coordination.groups.core.effects import (
+    Append,
+    Effect,
+    Event,
+    GroupSettingsChanged,
+    TimerKey,
     TopicsChanged,
 )
-from quorate.coordination.groups.core.record_codec import (
-    CorruptCoordinatorRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, GroupId, LeaderEpoch, Offset, ProducerId
@@ -206,7 +205,7 @@ class GroupShardRunner:
                 self._timers[key] = self._loop.call_later(max(at_ms - now_ms, 0) / 1000, self._fire, key, at_ms)
             case CancelTimer(key=key):
                 self._cancel_timer(key)
-            case AppendRecords():
+            case AppendToLog():
                 self._append(effect, now_ms)
 
     def _fire(self, key: TimerKey, at_ms: int) -> None:
@@ -219,7 +218,7 @@ class GroupShardRunner:
         if timer is not None:
             timer.cancel()
 
-    def _append(self, append: AppendRecords, now_ms: int) -> None:
+    def _append(self, append: Append, now_ms: int) -> None:
         try:
             if append.end is not None:
                 info = self.partition.append_marker(append.end, now_ms)
@@ -230,14 +229,14 @@ class GroupShardRunner:
             return
         self.partition.when_committed(Offset(info.last_offset + 1), lambda error: self._appended(append, error))
 
-    def _appended(self, append: AppendRecords, error: KafkaError | None) -> None:
+    def _appended(self, append: Append, error: KafkaError | None) -> None:
         if error is None or _is_committed(error):
             self._report(AppendCommitted(append=append))
         else:
             self._report(AppendFailed(append=append, error=error.code))
 
 
-def _batch_of(append: AppendRecords, now_ms: int) -> memoryview:
+def _batch_of(append: Append, now_ms: int) -> memoryview:
     producer_id, producer_epoch = append.transaction or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     batch = build_batch(
         (

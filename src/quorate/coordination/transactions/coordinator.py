@@ -13,6 +13,7 @@ import msgspec
 
 from quorate.coordination.answers import vouched_for
 from quorate.coordination.coordinator import CoordinatorEnvironment
+from quorate.coordination.core.partitioning import partition_for
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.transactions.ask_node import AskNode
 from quorate.coordination.transactions.core.commands import (
@@ -25,7 +26,6 @@ from quorate.coordination.transactions.core.commands import (
     Result,
 )
 from quorate.coordination.transactions.core.config import TransactionConfig
-from quorate.coordination.transactions.core.partitioning import partition_for_transactional_id
 from quorate.coordination.transactions.core.refusal import binds, refusal
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
 from quorate.coordination.transactions.marker_sender import MarkerSender
@@ -127,7 +127,7 @@ class TransactionCoordinator:
 
     def _partition_for(self, transactional_id: TransactionalId) -> PartitionIndex | None:
         topic = self._environment.metadata.image.topics.get(TRANSACTION_STATE)
-        return None if topic is None else partition_for_transactional_id(transactional_id, len(topic.partitions))
+        return None if topic is None else partition_for(transactional_id, len(topic.partitions))
 
     async def _ask_shard(self, command: IdCommand) -> Result:
         index = self._partition_for(command.transactional_id)

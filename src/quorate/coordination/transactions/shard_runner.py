@@ -12,32 +12,31 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
+from quorate.coordination.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendToLog,
+    CommandReceived,
+    LeadershipLost,
+    LogLoaded,
+    Reply,
+    SetTimer,
+    TimerFired,
+    Token,
+)
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.transactions.core.commands import Command, Result
 from quorate.coordination.transactions.core.effects import (
-    AppendCommitted,
-    AppendFailed,
-    AppendRecords,
-    CommandReceived,
+    Append,
     Effect,
     Event,
-    LeadershipLost,
-    LogLoaded,
     Markers,
     MarkersWritten,
-    Reply,
     SendMarkers,
-    SetTimer,
-    TimerFired,
     TimerKey,
-    Token,
 )
-from quorate.coordination.transactions.core.record_codec import (
-    CorruptTransactionRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from quorate.coordination.transactions.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch
@@ -117,7 +116,7 @@ class TransactionShardRunner:
 
     def _replay(self, key: bytes | memoryview | None, value: bytes | memoryview | None) -> None:
         if key is None:
-            raise CorruptTransactionRecord("a record has no key")
+            raise CorruptCoordinatorRecord("a record has no key")
         record = decode_record(key, value)
         if record is not None:
             self._shard.replay(record)
@@ -153,7 +152,7 @@ class TransactionShardRunner:
                 if key in self._timers:
                     self._timers.pop(key).cancel()
                 self._timers[key] = self._loop.call_later(max(at_ms - now_ms, 0) / 1000, self._fire, key, at_ms)
-            case AppendRecords():
+            case AppendToLog():
                 entries = [(encode_key(record), encode_value(record)) for record in effect.records]
                 self._log.append(entries, now_ms, lambda error: self._appended(effect, error))
             case SendMarkers(markers=markers):
@@ -164,7 +163,7 @@ class TransactionShardRunner:
         # Loops may fire a fraction of a millisecond early, which must not make the timer count as stale.
         self._report(TimerFired(key=key), not_before_ms=at_ms)
 
-    def _appended(self, append: AppendRecords, error: ErrorCode | None) -> None:
+    def _appended(self, append: Append, error: ErrorCode | None) -> None:
         if error is None:
             self._report(AppendCommitted(append=append))
         else:

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.cli.doctor.facts import LeaderClaim
 from quorate.cli.doctor.probes import groups_by_partition, unacceptable_batch
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
@@ -27,7 +27,7 @@ def test_every_partition_of_the_offsets_topic_gets_a_group() -> None:
     groups = groups_by_partition(dict.fromkeys([*partitions, other], CLAIM))
 
     assert set(groups) == set(partitions)
-    assert all(partition_for_group(group, 50) == name.partition for name, group in groups.items())
+    assert all(partition_for(group, 50) == name.partition for name, group in groups.items())
 
 
 def test_no_groups_where_partitions_are_missing_from_the_answer() -> None:

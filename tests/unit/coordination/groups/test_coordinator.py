@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, Offset
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
@@ -169,7 +169,7 @@ def test_log_that_cannot_be_understood_is_not_coordinated(caplog: pytest.LogCapt
         node = await world.first_node()
         assert await commit(node, 5) == ErrorCode.NONE
         count = len(node.node.metadata.image.topics[CONSUMER_OFFSETS].partitions)
-        partition = node.node.partitions.led(CONSUMER_OFFSETS, partition_for_group(GroupId(GROUP), count))
+        partition = node.node.partitions.led(CONSUMER_OFFSETS, partition_for(GroupId(GROUP), count))
         nonsense = build_batch([Record(Offset(0), 1_700_000_000_000, b"\x00\x01nonsense", b"")])
         partition.append(memoryview(bytearray(nonsense)), world.clock.now_ms())
         await run_all_work(node)

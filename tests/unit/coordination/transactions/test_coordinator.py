@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.coordination.transactions.core.partitioning import partition_for_transactional_id
+from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset, TransactionalId
 from quorate.kernel.topic_names import TRANSACTION_STATE
@@ -212,7 +212,7 @@ def test_a_log_that_cannot_be_understood_is_not_coordinated(caplog: pytest.LogCa
         node = await world.first_node()
         await new_producer(node)
         count = len(node.node.metadata.image.topics[TRANSACTION_STATE].partitions)
-        index = partition_for_transactional_id(TransactionalId(ID), count)
+        index = partition_for(TransactionalId(ID), count)
         partition = node.node.partitions.led(TRANSACTION_STATE, index)
         nonsense = build_batch([Record(Offset(0), 1_700_000_000_000, b"\x00\x00nonsense", b"")])
         partition.append(memoryview(bytearray(nonsense)), world.clock.now_ms())

@@ -7,17 +7,10 @@ each request may do to a group; this module holds what the requests and the time
 
 from collections.abc import Mapping
 
+from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, SetTimer
 from quorate.coordination.groups.core.commands import JoinedMember, JoinGroupResult, SyncGroupResult
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.effects import (
-    AppendRecords,
-    CancelTimer,
-    Effect,
-    RebalanceTimer,
-    Reply,
-    SessionTimer,
-    SetTimer,
-)
+from quorate.coordination.groups.core.effects import Effect, RebalanceTimer, SessionTimer
 from quorate.coordination.groups.core.group_state import VALID_PREVIOUS_STATES, GroupState
 from quorate.coordination.groups.core.member import Member
 from quorate.coordination.groups.core.records import StoredGroup, group_record
@@ -206,7 +199,7 @@ class ClassicGroup:
         self.protocol_name = None
         self._transition_to(GroupState.EMPTY, now_ms)
         record = group_record(self.group_id, self.to_stored({}, now_ms))
-        return [*self.clear_phase_deadline(), AppendRecords(records=(record,), then=None)]
+        return [*self.clear_phase_deadline(), AppendToLog(records=(record,), then=None)]
 
     def _announce_generation(self, member: Member, now_ms: int) -> list[Effect]:
         if member.join_token is None:

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import msgspec
 
+from quorate.coordination.core.effects import TransactionalProducer
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupCommand, ConsumerGroupResult
 from quorate.coordination.groups.core.consumer.group import ConsumerGroupState
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import CommittedOffset
-from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName, TopicPartition
 from quorate.records.control import TransactionEnd

@@ -6,41 +6,41 @@ delete must count them in.
 
 from collections.abc import Iterator
 
-from quorate.coordination.groups.core.effects import AppendRecords, ReplyWhenDurable
+from quorate.coordination.groups.core.effects import Append, PendingReply
 from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord
 from quorate.kernel.ids import GroupId, TopicPartition
 
 
 class InFlightAppends:
     def __init__(self) -> None:
-        self._appends: list[AppendRecords] = []
+        self._appends: list[Append] = []
         # Answers that show what an append changes, and so must not be given before it is committed.
-        self._waiting: dict[AppendRecords, list[ReplyWhenDurable]] = {}
+        self._waiting: dict[Append, list[PendingReply]] = {}
 
-    def add(self, append: AppendRecords) -> None:
+    def add(self, append: Append) -> None:
         self._appends.append(append)
 
-    def remove(self, append: AppendRecords) -> None:
+    def remove(self, append: Append) -> None:
         self._appends.remove(append)
 
-    def last_for(self, group_id: GroupId) -> AppendRecords | None:
+    def last_for(self, group_id: GroupId) -> Append | None:
         """The newest append that changes the group."""
         for append in reversed(self._appends):
             if any(record.key.group_id == group_id for record in append.records):
                 return append
         return None
 
-    def reply_after(self, append: AppendRecords, reply: ReplyWhenDurable) -> None:
+    def reply_after(self, append: Append, reply: PendingReply) -> None:
         self._waiting.setdefault(append, []).append(reply)
 
-    def take_waiting(self, append: AppendRecords) -> list[ReplyWhenDurable]:
+    def take_waiting(self, append: Append) -> list[PendingReply]:
         return self._waiting.pop(append, [])
 
     def records_of(self, group_id: GroupId) -> Iterator[CoordinatorRecord]:
         for append in self._appends:
             yield from (record for record in append.records if record.key.group_id == group_id)
 
-    def drain(self) -> list[AppendRecords]:
+    def drain(self) -> list[Append]:
         drained, self._appends = self._appends, []
         return drained
 

@@ -2,18 +2,10 @@
 
 from uuid import UUID
 
+from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, ReplyWhenDurable, SetTimer, Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import NO_MEMBER_ID, JoinGroup, JoinGroupResult
-from quorate.coordination.groups.core.effects import (
-    AppendRecords,
-    CancelTimer,
-    Effect,
-    Reply,
-    ReplyWhenDurable,
-    SessionTimer,
-    SetTimer,
-    Token,
-)
+from quorate.coordination.groups.core.effects import Effect, SessionTimer
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.member import Member
 from quorate.coordination.groups.core.records import group_record
@@ -146,7 +138,7 @@ def _replace_static_member(
     assignments = {known.member_id: known.assignment for known in group.roster}
     record = group_record(group.group_id, group.to_stored(assignments, now_ms))
     then = ReplyWhenDurable(token=token, command=command, result=result)
-    return [*effects, AppendRecords(records=(record,), then=then)]
+    return [*effects, AppendToLog(records=(record,), then=then)]
 
 
 def _rejoined_without_rebalance(

@@ -1,5 +1,6 @@
 """LeaveGroup: members that go, one or many in a request (KIP-345)."""
 
+from quorate.coordination.core.effects import CancelTimer, Reply, Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import (
     NO_MEMBER_ID,
@@ -8,7 +9,7 @@ from quorate.coordination.groups.core.commands import (
     LeavingMember,
     LeftMember,
 )
-from quorate.coordination.groups.core.effects import CancelTimer, Effect, Reply, SessionTimer, Token
+from quorate.coordination.groups.core.effects import Effect, SessionTimer
 from quorate.kernel.errors import ErrorCode
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from quorate.coordination.core.effects import Token
 from quorate.coordination.groups.core.commands import JoinGroup
-from quorate.coordination.groups.core.effects import Token
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.records import StoredMember
 from quorate.kernel.ids import MemberId

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
+from quorate.coordination.core.effects import AppendToLog, Reply, ReplyWhenDurable, Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import (
     CommitOffsets,
@@ -18,7 +19,7 @@ from quorate.coordination.groups.core.commands import (
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.offset_rules import fetch_error
-from quorate.coordination.groups.core.effects import AppendRecords, Effect, Reply, ReplyWhenDurable, Token
+from quorate.coordination.groups.core.effects import Effect
 from quorate.coordination.groups.core.offset_rules import commit_error, delete_error, is_subscribed
 from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, offset_record
 from quorate.coordination.groups.core.refusal import refusal
@@ -51,12 +52,12 @@ def commit_offsets(
     if not records:
         return [*effects, Reply(token=token, result=result)]
     then = ReplyWhenDurable(token=token, command=command, result=result)
-    return [*effects, AppendRecords(records=tuple(records), then=then, transaction=command.transaction)]
+    return [*effects, AppendToLog(records=tuple(records), then=then, transaction=command.transaction)]
 
 
 def end_transaction(token: Token, command: EndTransaction) -> list[Effect]:
     then = ReplyWhenDurable(token=token, command=command, result=EndTransactionResult())
-    return [AppendRecords(records=(), then=then, end=command.end)]
+    return [AppendToLog(records=(), then=then, end=command.end)]
 
 
 def _committed(offset: OffsetToCommit, retention_time_ms: int | None, now_ms: int) -> CommittedOffset:
@@ -114,7 +115,7 @@ def delete_offsets(
     if not deletable:
         return [Reply(token=token, result=result)]
     then = ReplyWhenDurable(token=token, command=command, result=result)
-    return [AppendRecords(records=tombstones(command.group_id, deletable), then=then)]
+    return [AppendToLog(records=tombstones(command.group_id, deletable), then=then)]
 
 
 def tombstones(group_id: GroupId, topic_partitions: Collection[TopicPartition]) -> tuple[OffsetRecord, ...]:

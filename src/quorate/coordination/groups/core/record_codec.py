@@ -7,6 +7,7 @@ are written as key 1 with value 3 (value 1 where an expiry is set, the only vers
 
 import struct
 
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
 from quorate.coordination.groups.core.consumer import record_codec as consumer_codec
 from quorate.coordination.groups.core.records import (
     CommittedOffset,
@@ -40,10 +41,6 @@ _NO_TIMESTAMP = -1
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-
-
-class CorruptCoordinatorRecord(ValueError):
-    """A record of ``__consumer_offsets`` that no schema of Kafka's explains."""
 
 
 def encode_key(record: CoordinatorRecord) -> bytes:

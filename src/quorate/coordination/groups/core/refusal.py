@@ -1,7 +1,8 @@
-"""How each command is told no, and which errors of an append a group client understands."""
+"""How each command is refused, and which results a group client acts on for good."""
 
 from typing import assert_never
 
+from quorate.coordination.core.errors import RETRIABLE_FROM_COORDINATORS, coordinator_error
 from quorate.coordination.groups.core.commands import (
     Command,
     CommitOffsets,
@@ -38,17 +39,11 @@ from quorate.coordination.groups.core.consumer.commands import (
 )
 from quorate.kernel.errors import ErrorCode
 
-#: Who is told so asks again, here or of another node.
-_PASSING = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-        ErrorCode.MEMBER_ID_REQUIRED,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
+_RETRIABLE = RETRIABLE_FROM_COORDINATORS | {
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MEMBER_ID_REQUIRED,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+}
 
 
 def binds(result: Result) -> bool:
@@ -57,9 +52,9 @@ def binds(result: Result) -> bool:
         case HeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
             return False
         case CommitOffsetsResult(errors=errors):
-            return not _PASSING.issuperset(errors.values())
+            return not _RETRIABLE.issuperset(errors.values())
         case _:
-            return result.error not in _PASSING
+            return result.error not in _RETRIABLE
 
 
 def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR0912 - one flat case for each command
@@ -113,21 +108,3 @@ def refusal_after_append(command: Command, append_error: ErrorCode) -> Result:
     if too_large and isinstance(command, CommitOffsets):
         return refusal(command, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
     return refusal(command, coordinator_error(append_error))
-
-
-def coordinator_error(append_error: ErrorCode) -> ErrorCode:
-    """What a failed append means to a group client: wait, or look for the coordinator again."""
-    match append_error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return append_error

@@ -7,10 +7,11 @@ are, each batch of them is one that the log takes.
 from collections.abc import Sequence
 from typing import Final
 
+from quorate.coordination.core.effects import AppendToLog, Reply, ReplyWhenDurable, Token
 from quorate.coordination.groups.core.commands import DeleteGroup, DeleteGroupResult, ForgetTopics, ForgetTopicsResult
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.group_update import tombstones_of
-from quorate.coordination.groups.core.effects import AfterAppend, AppendRecords, Effect, Reply, ReplyWhenDurable, Token
+from quorate.coordination.groups.core.effects import AfterAppend, Effect
 from quorate.coordination.groups.core.group_book import GroupBook
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.offset_commands import tombstones
@@ -82,7 +83,7 @@ def _appends(records: Sequence[CoordinatorRecord], then: AfterAppend) -> list[Ef
     """Who waits, waits for the last batch: the log commits them in order."""
     starts = range(0, len(records), _RECORDS_PER_BATCH)
     return [
-        AppendRecords(
+        AppendToLog(
             records=tuple(records[start : start + _RECORDS_PER_BATCH]), then=then if start == starts[-1] else None
         )
         for start in starts

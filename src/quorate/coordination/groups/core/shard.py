@@ -10,6 +10,20 @@ from collections.abc import Callable
 from typing import assert_never
 from uuid import UUID
 
+from quorate.coordination.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendToLog,
+    CommandReceived,
+    LeadershipLost,
+    LogLoaded,
+    Reply,
+    ReplyWhenDurable,
+    SetTimer,
+    TimerFired,
+    Token,
+)
+from quorate.coordination.core.errors import coordinator_error
 from quorate.coordination.groups.core import joining, leaving, offset_commands, removal, syncing
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import (
@@ -36,38 +50,23 @@ from quorate.coordination.groups.core.consumer.group_update import tombstones_of
 from quorate.coordination.groups.core.description import describe, describe_consumer_group, listed
 from quorate.coordination.groups.core.effects import (
     AfterAppend,
-    AppendCommitted,
-    AppendFailed,
-    AppendRecords,
-    CommandReceived,
+    Append,
     ConsumerRebalanceTimer,
     ConsumerSessionTimer,
     Effect,
     Event,
     FinishRebalance,
     GroupSettingsChanged,
-    LeadershipLost,
-    LogLoaded,
     OffsetExpiryTimer,
     RebalanceTimer,
-    Reply,
-    ReplyWhenDurable,
     SessionTimer,
-    SetTimer,
-    TimerFired,
     TimerKey,
-    Token,
     TopicsChanged,
 )
 from quorate.coordination.groups.core.group_book import GroupBook
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord, StoredGroup
-from quorate.coordination.groups.core.refusal import (
-    coordinator_error,
-    refusal,
-    refusal_after_append,
-    refusal_while_loading,
-)
+from quorate.coordination.groups.core.refusal import refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId
 
@@ -100,7 +99,7 @@ class GroupCoordinatorShard:
         """Apply one event; return what the broker must carry out, in order."""
         effects = self._dispatch(event, now_ms)
         for effect in effects:
-            if isinstance(effect, AppendRecords):
+            if isinstance(effect, AppendToLog):
                 self._book.in_flight.add(effect)
         return effects
 
@@ -190,7 +189,7 @@ class GroupCoordinatorShard:
     def _end_empty_consumer_group(self, group_id: GroupId) -> list[Effect]:
         """A consumer group without members makes way for a classic one; what it has committed stays."""
         empty = self._book.consumer.pop(group_id, None)
-        return [] if empty is None else [AppendRecords(records=tombstones_of(empty), then=None)]
+        return [] if empty is None else [AppendToLog(records=tombstones_of(empty), then=None)]
 
     def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         match key:
@@ -210,7 +209,7 @@ class GroupCoordinatorShard:
     def _next_expiry(self, now_ms: int) -> Effect:
         return SetTimer(key=OffsetExpiryTimer(), at_ms=now_ms + self._config.offsets_retention_check_interval_ms)
 
-    def _append_committed(self, append: AppendRecords, now_ms: int) -> list[Effect]:
+    def _append_committed(self, append: Append, now_ms: int) -> list[Effect]:
         self._book.in_flight.remove(append)
         if append.end is not None:
             self.replay_end(append.end.producer_id, is_commit=append.end.marker.is_commit)
@@ -223,7 +222,7 @@ class GroupCoordinatorShard:
         also = [Reply(token=reply.token, result=reply.result) for reply in waiting]
         return [*self._after_commit(append, now_ms), *also]
 
-    def _after_commit(self, append: AppendRecords, now_ms: int) -> list[Effect]:
+    def _after_commit(self, append: Append, now_ms: int) -> list[Effect]:
         match append.then:
             case ReplyWhenDurable(token=token, result=result):
                 return [Reply(token=token, result=result)]
@@ -236,14 +235,14 @@ class GroupCoordinatorShard:
             case _:
                 assert_never(append.then)
 
-    def _append_failed(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def _append_failed(self, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
         self._book.in_flight.remove(append)
         effects = self._after_failure(append.then, error, now_ms)
         for reply in self._book.in_flight.take_waiting(append):
             effects += self._after_failure(reply, error, now_ms)
         return [*effects, *self._roll_back(append, error, now_ms)]
 
-    def _roll_back(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def _roll_back(self, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
         """Consumer groups have counted on the records; they and the groups they came from are as the log says again."""
         effects: list[Effect] = []
         touched = {

@@ -1,8 +1,9 @@
 """SyncGroup and Heartbeat: members of the current generation ask for their assignment and stay alive."""
 
+from quorate.coordination.core.effects import AppendToLog, Reply, Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import Heartbeat, HeartbeatResult, SyncGroup, SyncGroupResult
-from quorate.coordination.groups.core.effects import AppendRecords, Effect, FinishRebalance, Reply, Token
+from quorate.coordination.groups.core.effects import Append, Effect, FinishRebalance
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import group_record
 from quorate.kernel.errors import ErrorCode
@@ -40,11 +41,11 @@ def _sync_error(group: ClassicGroup, command: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _store_assignments(group: ClassicGroup, command: SyncGroup, now_ms: int) -> AppendRecords:
+def _store_assignments(group: ClassicGroup, command: SyncGroup, now_ms: int) -> Append:
     group.assignment_in_flight = True
     record = group_record(group.group_id, group.to_stored(command.assignments, now_ms))
     then = FinishRebalance(group_id=group.group_id, generation=group.generation)
-    return AppendRecords(records=(record,), then=then)
+    return AppendToLog(records=(record,), then=then)
 
 
 def heartbeat(group: ClassicGroup, token: Token, command: Heartbeat, now_ms: int) -> list[Effect]:

@@ -5,17 +5,9 @@ them the group's committed offsets or drops them.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from quorate.coordination.groups.core.records import CommittedOffset, OffsetRecord, offset_record
-from quorate.kernel.ids import GroupId, ProducerEpoch, ProducerId, TopicPartition
-
-
-class TransactionalProducer(NamedTuple):
-    """Whose transaction a commit belongs to."""
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
+from quorate.kernel.ids import GroupId, ProducerId, TopicPartition
 
 
 class PendingOffsets:

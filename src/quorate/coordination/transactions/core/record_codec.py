@@ -8,9 +8,9 @@ read, too.
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
 from quorate.coordination.transactions.core.effects import TransactionRecord
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
-from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from quorate.protocol.codec import decode_part, decode_versioned, encode_versioned
 from quorate.protocol.errors import ProtocolError
@@ -19,10 +19,6 @@ from quorate.protocol.schema import Int8, Int16, Int32, Int64, Message, String, 
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
 _NOT_FLEXIBLE = 2**15 - 1
-
-
-class CorruptTransactionRecord(QuorateError):
-    """A record of ``__transaction_state`` that no schema of Kafka's explains."""
 
 
 class TransactionLogKey(VersionedMessage, frozen=True, kw_only=True):
@@ -98,7 +94,7 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
             transaction=None if value is None else _transaction(decode_versioned(TransactionLogValue, value)),
         )
     except (ProtocolError, ValueError) as error:
-        raise CorruptTransactionRecord(f"cannot read record with key {bytes(key)[:64].hex()}: {error}") from error
+        raise CorruptCoordinatorRecord(f"cannot read record with key {bytes(key)[:64].hex()}: {error}") from error
 
 
 def _transaction(value: TransactionLogValue) -> Transaction:

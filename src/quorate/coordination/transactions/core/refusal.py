@@ -1,7 +1,8 @@
-"""How each command is told no, and which errors of an append a producer understands."""
+"""How each command is refused, and which results a producer acts on for good."""
 
 from typing import assert_never
 
+from quorate.coordination.core.errors import RETRIABLE_FROM_COORDINATORS
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -21,15 +22,7 @@ from quorate.coordination.transactions.core.commands import (
 )
 from quorate.kernel.errors import ErrorCode
 
-#: Who is told so asks again, here or of another node.
-_PASSING = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
+_RETRIABLE = RETRIABLE_FROM_COORDINATORS | {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 def binds(result: Result) -> bool:
@@ -40,7 +33,7 @@ def binds(result: Result) -> bool:
         case VerifyPartitionsResult(error=ErrorCode.NONE, missing=missing):
             return bool(missing)
         case _:
-            return result.error not in _PASSING
+            return result.error not in _RETRIABLE
 
 
 def refusal(command: Command, error: ErrorCode) -> Result:
@@ -59,21 +52,3 @@ def refusal(command: Command, error: ErrorCode) -> Result:
             return ListTransactionsResult(error=error)
         case _:
             assert_never(command)
-
-
-def coordinator_error(append_error: ErrorCode) -> ErrorCode:
-    """What a failed append means to a producer: wait, or look for the coordinator again."""
-    match append_error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return append_error

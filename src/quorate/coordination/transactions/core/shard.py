@@ -11,6 +11,20 @@ producer go out before a record has been committed or, where there is none to wr
 from collections.abc import Iterator
 from typing import assert_never
 
+from quorate.coordination.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendToLog,
+    CommandReceived,
+    LeadershipLost,
+    LogLoaded,
+    Reply,
+    ReplyWhenDurable,
+    SetTimer,
+    TimerFired,
+    Token,
+)
+from quorate.coordination.core.errors import coordinator_error
 from quorate.coordination.transactions.core.adding import add_partitions, verify_partitions
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
@@ -30,31 +44,21 @@ from quorate.coordination.transactions.core.commands import (
 from quorate.coordination.transactions.core.config import TransactionConfig
 from quorate.coordination.transactions.core.description import describe, listed
 from quorate.coordination.transactions.core.effects import (
-    AppendCommitted,
-    AppendFailed,
-    AppendRecords,
-    CommandReceived,
+    Append,
     CompletionTimer,
     Effect,
     Event,
     ExpiryTimer,
-    LeadershipLost,
-    LogLoaded,
     Markers,
     MarkersWritten,
-    Reply,
-    ReplyWhenDurable,
     SendMarkers,
-    SetTimer,
     TimeoutTimer,
-    TimerFired,
     TimerKey,
-    Token,
     TransactionRecord,
 )
 from quorate.coordination.transactions.core.ending import end_transaction
 from quorate.coordination.transactions.core.initialising import init_producer
-from quorate.coordination.transactions.core.refusal import binds, coordinator_error, refusal
+from quorate.coordination.transactions.core.refusal import binds, refusal
 from quorate.coordination.transactions.core.transaction import Transaction, completed, fenced
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import TransactionalId
@@ -69,7 +73,7 @@ class TransactionCoordinatorShard:
         self._is_loaded = False
         #: What the log says; changed by ``replay`` alone.
         self._transactions: dict[TransactionalId, Transaction] = {}
-        self._in_flight: list[AppendRecords] = []
+        self._in_flight: list[Append] = []
         #: The transactional ids that the appends in flight are about.
         self._pending: set[TransactionalId] = set()
 
@@ -84,7 +88,7 @@ class TransactionCoordinatorShard:
         """Apply one event; return what the broker must carry out, in order."""
         effects = self._dispatch(event, now_ms)
         for effect in effects:
-            if isinstance(effect, AppendRecords):
+            if isinstance(effect, AppendToLog):
                 self._in_flight.append(effect)
                 self._pending.update(record.transactional_id for record in effect.records)
         return effects
@@ -141,7 +145,7 @@ class TransactionCoordinatorShard:
             case Transaction():
                 record = TransactionRecord(transactional_id=command.transactional_id, transaction=decided)
                 result = _success(command, decided)
-                return AppendRecords(
+                return AppendToLog(
                     records=(record,), then=ReplyWhenDurable(token=token, command=command, result=result)
                 )
             case ProducerIdNeeded():
@@ -170,7 +174,7 @@ class TransactionCoordinatorShard:
 
     # The fate of appends and markers.
 
-    def _append_committed(self, append: AppendRecords, now_ms: int) -> list[Effect]:
+    def _append_committed(self, append: Append, now_ms: int) -> list[Effect]:
         self._settle(append)
         effects: list[Effect] = []
         if append.then is not None:
@@ -181,7 +185,7 @@ class TransactionCoordinatorShard:
                 effects.append(self._finish(record.transactional_id, record.transaction, now_ms))
         return effects
 
-    def _append_failed(self, append: AppendRecords, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def _append_failed(self, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
         self._settle(append)
         if append.then is not None:
             return [Reply(token=append.then.token, result=refusal(append.then.command, coordinator_error(error)))]
@@ -193,7 +197,7 @@ class TransactionCoordinatorShard:
             if self._transactions[record.transactional_id].state.is_prepared
         ]
 
-    def _settle(self, append: AppendRecords) -> None:
+    def _settle(self, append: Append) -> None:
         self._in_flight.remove(append)
         self._pending.difference_update(record.transactional_id for record in append.records)
 
@@ -211,9 +215,10 @@ class TransactionCoordinatorShard:
             )
         )
 
-    def _complete(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> AppendRecords:
+    def _complete(self, transactional_id: TransactionalId, prepared: Transaction, now_ms: int) -> Append:
         transaction = completed(prepared, now_ms)
-        return AppendRecords(records=(TransactionRecord(transactional_id=transactional_id, transaction=transaction),))
+        record = TransactionRecord(transactional_id=transactional_id, transaction=transaction)
+        return AppendToLog(records=(record,), then=None)
 
     def _markers_written(self, markers: Markers, now_ms: int) -> list[Effect]:
         prepared, is_pending = self._current(markers.transactional_id)
@@ -243,8 +248,9 @@ class TransactionCoordinatorShard:
 
     def _abort_timed_out(self, now_ms: int) -> list[Effect]:
         return [
-            AppendRecords(
-                records=(TransactionRecord(transactional_id=transactional_id, transaction=fenced(ongoing, now_ms)),)
+            AppendToLog(
+                records=(TransactionRecord(transactional_id=transactional_id, transaction=fenced(ongoing, now_ms)),),
+                then=None,
             )
             for transactional_id, ongoing in self._settled()
             if ongoing.is_timed_out(now_ms)
@@ -257,7 +263,7 @@ class TransactionCoordinatorShard:
             if transaction.is_expired(self._config.id_expiration_ms, now_ms)
         ]
         return [
-            AppendRecords(records=tuple(expired[start : start + _EXPIRY_BATCH]))
+            AppendToLog(records=tuple(expired[start : start + _EXPIRY_BATCH]), then=None)
             for start in range(0, len(expired), _EXPIRY_BATCH)
         ]
 

@@ -4,6 +4,19 @@ from itertools import count
 from typing import TypeVar
 from uuid import UUID
 
+from quorate.coordination.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendToLog,
+    CancelTimer,
+    CommandReceived,
+    LeadershipLost,
+    LogLoaded,
+    Reply,
+    SetTimer,
+    TimerFired,
+    Token,
+)
 from quorate.coordination.groups.core.commands import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -24,22 +37,7 @@ from quorate.coordination.groups.core.commands import (
     SyncGroup,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.effects import (
-    AppendCommitted,
-    AppendFailed,
-    AppendRecords,
-    CancelTimer,
-    CommandReceived,
-    Effect,
-    Event,
-    LeadershipLost,
-    LogLoaded,
-    Reply,
-    SetTimer,
-    TimerFired,
-    TimerKey,
-    Token,
-)
+from quorate.coordination.groups.core.effects import Append, Effect, Event, TimerKey
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
@@ -60,7 +58,7 @@ class Conversation:
         self.log: list[tuple[bytes, bytes | None]] = []
         # False: appends wait until the script commits or fails them.
         self.log_commits = log_commits
-        self.uncommitted: list[AppendRecords] = []
+        self.uncommitted: list[Append] = []
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Token, Result] = {}
         self._tokens = count(1)
@@ -110,7 +108,7 @@ class Conversation:
                     self.timers[key] = at_ms
                 case CancelTimer(key=key):
                     self.timers.pop(key, None)
-                case AppendRecords():
+                case AppendToLog():
                     self.uncommitted.append(effect)
         if self.log_commits:
             self.commit()

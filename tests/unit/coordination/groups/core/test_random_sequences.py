@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from quorate.coordination.core.effects import Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.commands import (
     NO_GENERATION,
@@ -19,7 +20,6 @@ from quorate.coordination.groups.core.commands import (
     SyncGroupResult,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.effects import Token
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId

@@ -5,12 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.coordination.groups.core.record_codec import (
-    CorruptCoordinatorRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
+from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.groups.core.records import (
     CommittedOffset,
     StoredGroup,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from quorate.coordination.core.effects import CommandReceived, Reply, Token
 from quorate.coordination.groups.core.commands import (
     Command,
     CommitOffsetsResult,
@@ -18,7 +19,6 @@ from quorate.coordination.groups.core.commands import (
     Result,
     SyncGroupResult,
 )
-from quorate.coordination.groups.core.effects import CommandReceived, Reply, Token
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId

@@ -2,13 +2,13 @@
 
 import pytest
 
+from quorate.coordination.core.effects import Token
 from quorate.coordination.groups.core.commands import (
     DescribeGroup,
     DescribeGroupResult,
     JoinGroupResult,
     SyncGroupResult,
 )
-from quorate.coordination.groups.core.effects import Token
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from quorate.coordination.core.effects import AppendCommitted, LogLoaded, TransactionalProducer
 from quorate.coordination.groups.core.commands import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -17,9 +18,8 @@ from quorate.coordination.groups.core.commands import (
     FetchOffsets,
     FetchOffsetsResult,
 )
-from quorate.coordination.groups.core.effects import AppendCommitted, AppendRecords, LogLoaded
+from quorate.coordination.groups.core.effects import Append
 from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
-from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerEpoch, ProducerId
 from quorate.records.control import EndTransactionMarker, TransactionEnd
@@ -33,7 +33,7 @@ class TransactionalConversation(Conversation):
     """Its log keeps which records were written in a transaction, and the markers between them."""
 
     def __init__(self, *, log_commits: bool = True) -> None:
-        self.committed: list[AppendRecords] = []
+        self.committed: list[Append] = []
         super().__init__(log_commits=log_commits)
 
     def commit(self) -> None:

@@ -4,6 +4,17 @@ from typing import TypeVar
 
 import msgspec
 
+from quorate.coordination.core.effects import (
+    AppendCommitted,
+    AppendFailed,
+    AppendToLog,
+    CommandReceived,
+    LogLoaded,
+    Reply,
+    SetTimer,
+    TimerFired,
+    Token,
+)
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -21,21 +32,13 @@ from quorate.coordination.transactions.core.commands import (
 )
 from quorate.coordination.transactions.core.config import TransactionConfig
 from quorate.coordination.transactions.core.effects import (
-    AppendCommitted,
-    AppendFailed,
-    AppendRecords,
-    CommandReceived,
+    Append,
     Effect,
     Event,
-    LogLoaded,
     Markers,
     MarkersWritten,
-    Reply,
     SendMarkers,
-    SetTimer,
-    TimerFired,
     TimerKey,
-    Token,
     TransactionRecord,
 )
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
@@ -60,7 +63,7 @@ class Conversation:
         self.log: list[TransactionRecord] = []
         self.now_ms = 1_000_000
         self.holds_appends = False
-        self.appends: list[AppendRecords] = []
+        self.appends: list[Append] = []
         self.markers: list[Markers] = []
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Token, Result] = {}
@@ -180,13 +183,13 @@ class Conversation:
                     self.timers[key] = at_ms
                 case SendMarkers(markers=markers):
                     self.markers.append(markers)
-                case AppendRecords() if self.holds_appends:
+                case AppendToLog() if self.holds_appends:
                     self.appends.append(effect)
-                case AppendRecords():
+                case AppendToLog():
                     self._commit(effect)
         return effects
 
-    def _commit(self, append: AppendRecords) -> None:
+    def _commit(self, append: Append) -> None:
         self.log.extend(append.records)
         self.report(AppendCommitted(append=append))
 

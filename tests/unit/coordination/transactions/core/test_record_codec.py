@@ -4,14 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
+from quorate.coordination.core.partitioning import partition_for
 from quorate.coordination.transactions.core.effects import TransactionRecord
-from quorate.coordination.transactions.core.partitioning import partition_for_transactional_id
-from quorate.coordination.transactions.core.record_codec import (
-    CorruptTransactionRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from quorate.coordination.transactions.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 
@@ -86,7 +82,7 @@ def test_tagged_fields_of_later_releases_are_passed_over() -> None:
     "value", [b"", VALUE[:-1], VALUE[:20], struct.pack(">hqhib", 1, 7, 3, 60_000, 99) + VALUE[17:]]
 )
 def test_what_no_schema_explains_is_refused(value: bytes) -> None:
-    with pytest.raises(CorruptTransactionRecord):
+    with pytest.raises(CorruptCoordinatorRecord):
         decode_record(encode_key(RECORD), value)
 
 
@@ -113,4 +109,4 @@ def test_what_is_written_is_read(transaction: Transaction) -> None:
 
 
 def test_ids_are_placed_as_java_hashes_them() -> None:
-    assert partition_for_transactional_id(TransactionalId("orders-readers"), 50) == 879800024 % 50
+    assert partition_for(TransactionalId("orders-readers"), 50) == 879800024 % 50

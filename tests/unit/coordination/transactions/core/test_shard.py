@@ -1,5 +1,6 @@
 import pytest
 
+from quorate.coordination.core.effects import CommandReceived, LeadershipLost, Token
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -12,14 +13,7 @@ from quorate.coordination.transactions.core.commands import (
     ListTransactionsResult,
 )
 from quorate.coordination.transactions.core.config import TransactionConfig
-from quorate.coordination.transactions.core.effects import (
-    CommandReceived,
-    CompletionTimer,
-    ExpiryTimer,
-    LeadershipLost,
-    TimeoutTimer,
-    Token,
-)
+from quorate.coordination.transactions.core.effects import CompletionTimer, ExpiryTimer, TimeoutTimer
 from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
 from quorate.coordination.transactions.core.transaction import TransactionState
 from quorate.kernel.errors import ErrorCode

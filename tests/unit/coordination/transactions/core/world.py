@@ -7,6 +7,7 @@ transaction must end the same way on all its partitions, and as its producer was
 from dataclasses import dataclass, field
 from random import Random
 
+from quorate.coordination.core.effects import Token
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
@@ -18,7 +19,7 @@ from quorate.coordination.transactions.core.commands import (
     ProducerIdNeeded,
     Result,
 )
-from quorate.coordination.transactions.core.effects import CompletionTimer, Markers, MarkersWritten, TimeoutTimer, Token
+from quorate.coordination.transactions.core.effects import CompletionTimer, Markers, MarkersWritten, TimeoutTimer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition
 from quorate.records.control import EPOCH_PER_TRANSACTION

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from quorate.coordination.core.effects import CancelTimer, Reply, ReplyWhenDurable, SetTimer, Token
 from quorate.coordination.groups.core.commands import (
     NO_MEMBER_ID,
     Heartbeat,
@@ -21,15 +22,7 @@ from quorate.coordination.groups.core.consumer.embedded_protocol import write_as
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.group_update import GroupUpdate
 from quorate.coordination.groups.core.consumer.migration import may_downgrade
-from quorate.coordination.groups.core.effects import (
-    CancelTimer,
-    ConsumerRebalanceTimer,
-    Effect,
-    Reply,
-    ReplyWhenDurable,
-    SetTimer,
-    Token,
-)
+from quorate.coordination.groups.core.effects import ConsumerRebalanceTimer, Effect
 from quorate.coordination.groups.core.refusal import refusal
 from quorate.coordination.groups.core.subscription import CONSUMER_PROTOCOL_TYPE
 from quorate.kernel.errors import ErrorCode, KafkaError

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import msgspec
 
+from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, ReplyWhenDurable, SetTimer, Token
 from quorate.coordination.groups.core.commands import Command, Result
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer import heartbeat as consumer_heartbeat
@@ -27,18 +28,7 @@ from quorate.coordination.groups.core.consumer.records import CurrentAssignment,
 from quorate.coordination.groups.core.consumer.request_rules import check_request, is_leaving
 from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
 from quorate.coordination.groups.core.consumer.topics import ClusterTopics, NoTopics
-from quorate.coordination.groups.core.effects import (
-    AfterAppend,
-    AppendRecords,
-    CancelTimer,
-    ConsumerRebalanceTimer,
-    ConsumerSessionTimer,
-    Effect,
-    Reply,
-    ReplyWhenDurable,
-    SetTimer,
-    Token,
-)
+from quorate.coordination.groups.core.effects import AfterAppend, ConsumerRebalanceTimer, ConsumerSessionTimer, Effect
 from quorate.coordination.groups.core.group_book import GroupBook
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import GroupRecord, OffsetRecord, group_record
@@ -143,7 +133,7 @@ class ConsumerGroups:
         if may_downgrade(group, set(), self.config):
             return [*effects, *self.downgrade(update, then, now_ms)]
         update.advance_epoch(self.topics, now_ms, has_changed=True)
-        return [*effects, AppendRecords(records=tuple(update.records), then=then)]
+        return [*effects, AppendToLog(records=tuple(update.records), then=then)]
 
     def downgrade(self, update: GroupUpdate, then: AfterAppend, now_ms: int) -> list[Effect]:
         group = update.group
@@ -152,7 +142,7 @@ class ConsumerGroups:
         update.remove_group()
         del self.book.consumer[group.group_id]
         self.book.live[group.group_id] = classic
-        effects.append(AppendRecords(records=(*update.records, record), then=then))
+        effects.append(AppendToLog(records=(*update.records, record), then=then))
         for member in classic.roster:
             effects += classic.hear_from(member, now_ms)
         return [*effects, *classic.rebalance(now_ms)]
@@ -161,7 +151,7 @@ class ConsumerGroups:
         """Answer when all that the answer shows is durable: the new records, or those that are still on their way."""
         then = ReplyWhenDurable(token=token, command=command, result=result)
         if update.records:
-            return [AppendRecords(records=tuple(update.records), then=then)]
+            return [AppendToLog(records=tuple(update.records), then=then)]
         earlier = self.book.in_flight.last_for(update.group.group_id)
         if earlier is None:
             return [Reply(token=token, result=result)]

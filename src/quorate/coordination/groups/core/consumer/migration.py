@@ -4,6 +4,7 @@ A classic group becomes a consumer group when a member joins with the consumer p
 the coordinator assigns to them too. When the last member with the consumer protocol is gone it becomes classic again.
 """
 
+from quorate.coordination.core.effects import CancelTimer
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.embedded_protocol import (
@@ -16,7 +17,7 @@ from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.group_update import GroupUpdate
 from quorate.coordination.groups.core.consumer.records import ClassicSupport, ConsumerMember, CurrentAssignment
 from quorate.coordination.groups.core.consumer.topics import ClusterTopics, metadata_hash
-from quorate.coordination.groups.core.effects import CancelTimer, Effect, RebalanceTimer, SessionTimer
+from quorate.coordination.groups.core.effects import Effect, RebalanceTimer, SessionTimer
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.member import Member
 from quorate.coordination.groups.core.records import GroupRecord, group_record

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from quorate.coordination.core.effects import TransactionalProducer
 from quorate.coordination.groups.core.commands import (
     NO_MEMBER_ID,
     CommitOffsets,
@@ -16,7 +17,6 @@ from quorate.coordination.groups.core.commands import (
     ListGroupsResult,
 )
 from quorate.coordination.groups.core.consumer.commands import LEAVE_EPOCH
-from quorate.coordination.groups.core.transactional_offsets import TransactionalProducer
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId, ProducerEpoch, ProducerId
 from tests.unit.coordination.groups.core.consumer.talk import ConsumerConversation

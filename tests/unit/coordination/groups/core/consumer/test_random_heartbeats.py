@@ -4,6 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from quorate.coordination.core.effects import Token
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.commands import (
     JOIN_EPOCH,
@@ -14,7 +15,6 @@ from quorate.coordination.groups.core.consumer.commands import (
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
 from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
-from quorate.coordination.groups.core.effects import Token
 from quorate.coordination.groups.core.record_codec import decode_record
 from quorate.coordination.groups.core.records import GroupRecord, OffsetRecord
 from quorate.kernel.errors import ErrorCode

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.coordination.core.errors import CorruptCoordinatorRecord
 from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
 from quorate.coordination.groups.core.consumer.records import (
     ClassicSupport,
@@ -28,12 +29,7 @@ from quorate.coordination.groups.core.consumer.records import (
     TargetEpochRecord,
 )
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.record_codec import (
-    CorruptCoordinatorRecord,
-    decode_record,
-    encode_key,
-    encode_value,
-)
+from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
 
 TYPES = (3, 5, 6, 7, 8, 16)

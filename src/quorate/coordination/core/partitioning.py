@@ -1,17 +1,18 @@
-"""Java's hash of a string, by which Apache Kafka places groups and transactional ids on partitions.
+"""Which partition of its internal topic holds a group or a transactional id: by Java's hash, as in Apache Kafka.
 
-Clients never compute it, but tools and restored logs rely on the placement.
+Clients never compute it, but tools and restored logs rely on it.
 """
+
+from quorate.kernel.ids import GroupId, PartitionIndex, TransactionalId
 
 _SMALLEST_INT32 = -(2**31)
 
 
-def java_placement(text: str, partition_count: int) -> int:
-    """Which of so many partitions the text belongs to."""
-    value = java_string_hash(text)
+def partition_for(name: GroupId | TransactionalId, partition_count: int) -> PartitionIndex:
+    value = java_string_hash(name)
     # The smallest int32 has no positive counterpart in Java; Kafka takes 0 for it.
     magnitude = 0 if value == _SMALLEST_INT32 else abs(value)
-    return magnitude % partition_count
+    return PartitionIndex(magnitude % partition_count)
 
 
 def java_string_hash(text: str) -> int:

@@ -1,8 +1,7 @@
 import pytest
 
-from quorate.coordination.groups.core.partitioning import partition_for_group
+from quorate.coordination.core.partitioning import java_string_hash, partition_for
 from quorate.kernel.ids import GroupId
-from quorate.kernel.java_hash import java_string_hash
 
 
 @pytest.mark.parametrize(
@@ -20,9 +19,9 @@ def test_hash_is_that_of_java_strings(text: str, expected: int) -> None:
 
 
 def test_smallest_hash_falls_into_the_first_partition() -> None:
-    assert partition_for_group(GroupId("polygenelubricants"), 50) == 0
+    assert partition_for(GroupId("polygenelubricants"), 50) == 0
 
 
 def test_negative_hash_counts_by_its_magnitude() -> None:
     assert java_string_hash("orders-readers") == -879800024
-    assert partition_for_group(GroupId("orders-readers"), 50) == 24
+    assert partition_for(GroupId("orders-readers"), 50) == 24
