@@ -7,8 +7,8 @@ from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.core.commands import RegisterBroker
 from quorate.quorum.core import leader_requests as q
+from quorate.transport.peers.frames import Channel, FrameKind, encode_frame, encode_request
 from quorate.transport.peers.hello import Hello, encode_hello
-from quorate.transport.peers.stream import FrameKind, encode_correlated, encode_frame
 from tests.eventually import eventually
 from tests.fuzz.target import CLUSTER_ID
 from tests.peers.child_process import free_port
@@ -51,7 +51,7 @@ def _is_registered(
         connection.sendall(b"".join(encode_frame(FrameKind.HELLO, [encode_hello(hello)])))
         kind, _ = _receive(connection)
         assert kind is FrameKind.HELLO, "the learner was not let in"
-        connection.sendall(b"".join(encode_correlated(FrameKind.REQUEST, 1, [request])))
+        connection.sendall(b"".join(encode_request(1, Channel.CONTROLLER, [request])))
         kind = FrameKind.MESSAGE
         while kind is FrameKind.MESSAGE:  # To one that has joined the leader speaks at once.
             kind, body = _receive(connection)

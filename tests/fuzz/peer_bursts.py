@@ -15,8 +15,8 @@ from quorate.protocol.apis import ApiKey
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import Message
 from quorate.replication.core.messages import ReplicaFetch
+from quorate.transport.peers.frames import Channel, FrameKind
 from quorate.transport.peers.hello import PROTOCOL_VERSION, Hello
-from quorate.transport.peers.stream import FrameKind
 from tests.fuzz import world as w
 from tests.fuzz.bursts import Burst, choose_ending, random_of
 from tests.fuzz.mutations import mutate
@@ -201,7 +201,7 @@ class _Speaker:
             "directory_id": str(self._folder),
             "target_directory_id": str(w.NO_ID),
         }
-        version = PROTOCOL_VERSION if self._random.random() < 0.97 else self._random.choice((0, 3, 5, 65535))
+        version = PROTOCOL_VERSION if self._random.random() < 0.97 else self._random.choice((0, 3, 4, 6, 65535))
         return pack(">BH", FrameKind.HELLO, version) + msgspec.msgpack.encode(said | changed)
 
     # How it goes on.
@@ -228,31 +228,35 @@ class _Speaker:
         hostility = random.choice(self._hostilities)
         kind = random.random()
         if kind < 0.4:
-            return bytes([FrameKind.MESSAGE]) + encode(self._structs.value(_MESSAGE, hostility))
+            channel = self._channel(Channel.RAFT, hostility)
+            return bytes([FrameKind.MESSAGE, channel]) + encode(self._structs.value(_MESSAGE, hostility))
         if kind < 0.9:
             correlation = pack(">Q", random.choice((0, 1, 2, 2**64 - 1)))
-            return bytes([FrameKind.REQUEST]) + correlation + self._request(hostility)
+            channel, request = self._request(hostility)
+            return bytes([FrameKind.REQUEST]) + correlation + bytes([self._channel(channel, hostility)]) + request
         if kind < 0.95:
             return bytes([FrameKind.PING]) + random.randbytes(random.choice((0, 0, 10)))
         return bytes([random.choice((0, 1, 2, 5, 6, 7, 8, 9, 255))]) + random.randbytes(random.choice((0, 8, 100)))
 
-    def _request(self, hostility: float) -> bytes:
+    def _channel(self, due: Channel, hostility: float) -> int:
+        """Now and then another than what is said is for, or one that there is not."""
+        return self._random.choice((0, *Channel, 6, 255)) if self._random.random() < hostility / 10 else due
+
+    def _request(self, hostility: float) -> tuple[Channel, bytes]:
         random = self._random
         kind = random.random()
         if self._me != LEARNER_ID and kind < 0.9:
-            return encode(self._structs.value(random.choice((_SUBMIT, _SUBMIT, _HEARTBEAT)), hostility))
+            kind_of_joining = random.choice((_SUBMIT, _SUBMIT, _HEARTBEAT))
+            return Channel.CONTROLLER, encode(self._structs.value(kind_of_joining, hostility))
         if kind < 0.5:
-            return encode(self._structs.value(_LEADER_REQUEST, hostility))
+            return Channel.CONTROLLER, encode(self._structs.value(_LEADER_REQUEST, hostility))
         if kind < 0.75:
-            return b"\1" + encode(self._structs.value(_FETCH, hostility))
+            return Channel.REPLICA_FETCH, encode(self._structs.value(_FETCH, hostility))
         api = APIS[random.choice(_BETWEEN_NODES)]
         version = random.randint(api.min_version, api.max_version)
         fault = random.randrange(1, 20) if random.random() < hostility else -1
-        return (
-            b"\2"
-            + pack(">hh", api.request.API_KEY, version)
-            + self._requests.write(api.request, version, hostility, fault)
-        )
+        body = self._requests.write(api.request, version, hostility, fault)
+        return Channel.KAFKA, pack(">hh", api.request.API_KEY, version) + body
 
     def _commands(self) -> bytes:
         """Who is not known may register, and nothing else."""

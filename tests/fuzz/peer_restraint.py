@@ -14,12 +14,10 @@ from quorate.protocol.apis import find_api
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import VoteRequest, decode_message
 from quorate.quorum.core.sanity import MAX_TERM
-from quorate.transport.peers.stream import FrameKind
+from quorate.transport.peers.frames import Channel, FrameKind
 from tests.fuzz.restraint import Restraint
 from tests.fuzz.world import World
 
-_KAFKA_REQUEST: Final = 2
-_REPLICA_FETCH: Final = 1
 #: No broker of a test has been given such an epoch.
 _IMPOSSIBLE_EPOCH: Final = 1 << 40
 _CORRELATION_BYTES: Final = 8
@@ -40,10 +38,11 @@ class PeerRestraint:
             return True
         try:
             if frame[0] == FrameKind.MESSAGE:
-                return self._permits_message(frame[1:]) and not is_voter
+                return self._permits_message(frame[2:]) and not is_voter
             if frame[0] == FrameKind.REQUEST:
-                return self._permits_request(frame[1 + _CORRELATION_BYTES :]) and not is_voter
-        except (msgspec.MsgspecError, StructError, ValueError):
+                channel, payload = frame[1 + _CORRELATION_BYTES], frame[2 + _CORRELATION_BYTES :]
+                return self._permits_request(channel, payload) and not is_voter
+        except (msgspec.MsgspecError, StructError, ValueError, IndexError):
             return True
         return True
 
@@ -52,11 +51,11 @@ class PeerRestraint:
         is_pre_vote = isinstance(message, VoteRequest) and message.is_pre_vote
         return is_pre_vote or message.term <= self._term or message.term > MAX_TERM
 
-    def _permits_request(self, payload: bytes) -> bool:
-        if payload[:1] == bytes([_REPLICA_FETCH]):
+    def _permits_request(self, channel: int, payload: bytes) -> bool:
+        if channel == Channel.KAFKA:
+            return self._permits_kafka(payload)
+        if channel != Channel.CONTROLLER:
             return True
-        if payload[:1] == bytes([_KAFKA_REQUEST]):
-            return self._permits_kafka(payload[1:])
         request = q.decode_request(payload)
         match request:
             case q.Submit():

@@ -28,8 +28,8 @@ from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, VoteRequest, encode_message
 from quorate.quorum.peer_checks import read_message, read_request
 from quorate.transport.peers.errors import PeerProtocolError
+from quorate.transport.peers.frames import Channel, FrameKind
 from quorate.transport.peers.hello import Hello, decode_hello
-from quorate.transport.peers.stream import FrameKind
 from tests.fuzz.bursts import Burst, Bursts, Ending
 from tests.fuzz.client_bursts import ClientBursts
 from tests.fuzz.minimize import Frames, minimize
@@ -95,11 +95,11 @@ def test_as_one_that_has_joined_everything_is_said_and_most_can_be_read() -> Non
 def _kind(frame: bytes) -> str:
     try:
         if frame[0] == FrameKind.MESSAGE:
-            return type(read_message(LEARNER, memoryview(frame)[1:])).__name__
-        if frame[0] == FrameKind.REQUEST and frame[9] in (1, 2):
-            return ("replica fetch", "Kafka request")[frame[9] - 1]
+            return type(read_message(LEARNER, memoryview(frame)[2:])).__name__
+        if frame[0] == FrameKind.REQUEST and frame[9] in (Channel.REPLICA_FETCH, Channel.KAFKA):
+            return "replica fetch" if frame[9] == Channel.REPLICA_FETCH else "Kafka request"
         if frame[0] == FrameKind.REQUEST:
-            return type(read_request(LEARNER, frame[9:], is_known=True)).__name__
+            return type(read_request(LEARNER, frame[10:], is_known=True)).__name__
     except (PeerProtocolError, IndexError):
         return "unreadable"
     return "something else"
@@ -148,11 +148,11 @@ def test_what_ends_nothing_is_sent() -> None:
 
 def message(kind: type[Message], term: int, **fields: Any) -> bytes:
     said = kind(term=Term(term), sender=LEARNER, receiver=NODE, **fields)
-    return bytes([FrameKind.MESSAGE]) + encode_message(said)
+    return bytes([FrameKind.MESSAGE, Channel.RAFT]) + encode_message(said)
 
 
 def leader_request(request: q.LeaderRequest) -> bytes:
-    return bytes([FrameKind.REQUEST]) + bytes(8) + q.encode(request)
+    return bytes([FrameKind.REQUEST]) + bytes(8) + bytes([Channel.CONTROLLER]) + q.encode(request)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def leader_request(request: q.LeaderRequest) -> bytes:
         (leader_request(q.Heartbeat(node_id=LEARNER, broker_epoch=BrokerEpoch(5), metadata_version=Offset(0))), False),
         (leader_request(q.Remove(node_id=NODE)), False),
         (leader_request(q.Remove(node_id=NodeId(8))), True),
-        (bytes([FrameKind.REQUEST]) + bytes(8) + b"\2" + pack(">hh", 27, 1), True),
+        (bytes([FrameKind.REQUEST]) + bytes(8) + bytes([Channel.KAFKA]) + pack(">hh", 27, 1), True),
         (b"", True),
     ],
 )

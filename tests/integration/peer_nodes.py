@@ -6,18 +6,21 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
+from quorate.transport.peers.bus import PeerBus
+from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import PeerProtocolError
+from quorate.transport.peers.frames import Channel, FrameKind, encode_frame
 from quorate.transport.peers.hello import Hello, decode_hello, encode_hello
-from quorate.transport.peers.peers import Peers
-from quorate.transport.peers.stream import FrameKind, encode_frame
 
 CLUSTER = "blue"
 LOOPBACK = "127.0.0.1"
+#: On which the nodes of these tests send messages, and on which they ask each other.
+SAY, ASK = Channel.RAFT, Channel.CONTROLLER
 
 
 class Node:
-    """A node of one test: its peer transport, and all that its handler was told."""
+    """A node of one test: its peer bus, and all that it was told."""
 
     def __init__(
         self,
@@ -43,7 +46,11 @@ class Node:
             node_id=self.node_id, cluster_id=cluster_id, incarnation=incarnation, directory_id=directory_id
         )
         loop = asyncio.get_running_loop()
-        self.peers = Peers(loop, Random(node_id), identity, config or PeerConfig(), self)
+        self.peers = PeerBus(loop, Random(node_id), identity, config or PeerConfig())
+        self.peers.know_by(self)
+        self.peers.watch_links(self)
+        self.peers.take_messages(SAY, self.message_received)
+        self.peers.answer_requests(ASK, self.request_received, of_guests=True)
 
     @property
     def address(self) -> Address:
@@ -72,8 +79,8 @@ class Node:
     def knows(self, node_id: NodeId) -> bool:
         return node_id not in self.strangers
 
-    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> bytes | Awaitable[bytes]:
-        self.asked_by.append((sender, is_known))
+    def request_received(self, sender: Sender, payload: bytes) -> bytes | Awaitable[bytes]:
+        self.asked_by.append(sender)
         if payload == b"insane":
             raise PeerProtocolError("no sound node asks for this")
         if payload == b"raise":
@@ -93,8 +100,11 @@ class Node:
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         self._told("connected", node_id, incarnation)
 
-    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
-        self._told("gone" if refused else "lost", node_id)
+    def peer_connection_lost(self, node_id: NodeId) -> None:
+        self._told("lost", node_id)
+
+    def peer_died(self, node_id: NodeId) -> None:
+        self._told("died", node_id)
 
     def _told(self, *event: object) -> None:
         self.events.append(event)
@@ -105,7 +115,7 @@ class Node:
 async def running(*nodes: Node, linked: bool = True) -> AsyncIterator[None]:
     """The nodes, listening, and with all their links up unless they are not to be linked."""
     for node in nodes:
-        await node.peers.start(LOOPBACK, 0)
+        await node.peers.start(Address(LOOPBACK, 0))
     try:
         if linked:
             addresses = {node.node_id: node.address for node in nodes}

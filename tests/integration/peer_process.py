@@ -6,8 +6,10 @@ from collections.abc import Awaitable
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
-from quorate.transport.peers.config import PeerConfig, PeerIdentity
-from quorate.transport.peers.peers import Peers
+from quorate.transport.peers.bus import PeerBus
+from quorate.transport.peers.channels import Sender
+from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
+from tests.integration.peer_nodes import ASK, SAY
 
 
 class Answering:
@@ -22,20 +24,18 @@ class Answering:
     def knows(self, node_id: NodeId) -> bool:
         return True
 
-    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> bytes | Awaitable[bytes]:
+    def request_received(self, sender: Sender, payload: bytes) -> bytes | Awaitable[bytes]:
         return asyncio.get_running_loop().create_future() if payload.startswith(b"hang") else payload
-
-    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
-        pass
-
-    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
-        pass
 
 
 async def serve(node_id: NodeId, cluster_id: str) -> None:
     identity = PeerIdentity(node_id=node_id, cluster_id=cluster_id, incarnation=1, directory_id=NO_DIRECTORY)
-    peers = Peers(asyncio.get_running_loop(), Random(1), identity, PeerConfig(), Answering())
-    await peers.start("127.0.0.1", 0)
+    answering = Answering()
+    peers = PeerBus(asyncio.get_running_loop(), Random(1), identity, PeerConfig())
+    peers.know_by(answering)
+    peers.take_messages(SAY, answering.message_received)
+    peers.answer_requests(ASK, answering.request_received)
+    await peers.start(Address("127.0.0.1", 0))
     print(peers.port, flush=True)
     await asyncio.Event().wait()
 

@@ -12,9 +12,9 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId
 from quorate.transport.peers.config import Address, PeerConfig
 from quorate.transport.peers.errors import PeerUnreachable
+from quorate.transport.peers.frames import FrameKind, encode_frame, encode_message
 from quorate.transport.peers.hello import MAX_HELLO_BYTES, RejectReason, decode_rejection, encode_hello
-from quorate.transport.peers.stream import FrameKind, encode_frame
-from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, new_hello, read_frame, running
+from tests.integration.peer_nodes import ASK, CLUSTER, LOOPBACK, SAY, Node, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.
 A, B, C = NodeId(7), NodeId(100), NodeId(4001)
@@ -28,7 +28,7 @@ def test_node_never_dials_itself(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         a, b = Node(A), Node(B)
         async with running(a, b):  # Every node is given all addresses, its own among them.
-            assert await a.peers.request(B, b"by now it would have", 20_000) == b"by now it would have"
+            assert await a.peers.request(ASK, B, b"by now it would have", 20_000) == b"by now it would have"
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
@@ -49,9 +49,9 @@ def test_stranger_is_refused_and_the_refusal_logged_once(
             a.peers.set_peers({B: stranger.address})
             await asyncio.sleep(0.5)
             assert not a.peers.is_connected(B)
-            assert not a.peers.send(B, b"secret")
+            assert not a.peers.send(SAY, B, b"secret")
             with pytest.raises(PeerUnreachable):
-                await a.peers.request(B, b"secret", 1000)
+                await a.peers.request(ASK, B, b"secret", 1000)
             assert a.events == stranger.events == []
 
     with caplog.at_level(logging.WARNING):
@@ -125,8 +125,8 @@ def test_refused_node_is_told_why() -> None:
         pytest.param(b"\x00\x00\x00\x0e\x00\x12\x00\x00\x00\x00\x00\x01\x00\x04test", id="kafka client"),
         pytest.param((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), id="oversize"),
         pytest.param(b"\xff" * 64, id="garbage"),
-        pytest.param(b"".join(encode_frame(FrameKind.MESSAGE, [b"no hello"])), id="no hello"),
-        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x04\xc1"])), id="malformed hello"),
+        pytest.param(b"".join(encode_message(SAY, [b"no hello"])), id="no hello"),
+        pytest.param(b"".join(encode_frame(FrameKind.HELLO, [b"\x00\x05\xc1"])), id="malformed hello"),
     ],
 )
 def test_what_is_no_peer_is_cut_off_and_disturbs_nobody(opening: bytes) -> None:
@@ -138,7 +138,7 @@ def test_what_is_no_peer_is_cut_off_and_disturbs_nobody(opening: bytes) -> None:
             assert await _received_until_closed(reader) == b""
             writer.close()
             assert a.messages == []
-            assert await b.peers.request(A, b"undisturbed", 20_000) == b"undisturbed"
+            assert await b.peers.request(ASK, A, b"undisturbed", 20_000) == b"undisturbed"
 
     run(scenario())
 
@@ -161,7 +161,7 @@ def test_oversize_frame_of_an_introduced_peer_ends_its_connection() -> None:
             reader, writer = await asyncio.open_connection(LOOPBACK, a.peers.port)
             writer.writelines(encode_frame(FrameKind.HELLO, [encode_hello(new_hello(B, A))]))
             assert (await asyncio.wait_for(read_frame(reader), 20))[0] is FrameKind.HELLO
-            writer.writelines(encode_frame(FrameKind.MESSAGE, [b"x" * 900]))
+            writer.writelines(encode_message(SAY, [b"x" * 900]))
             writer.write((2000).to_bytes(4, "big"))
             assert await _received_until_closed(reader) == b""
             writer.close()
@@ -175,9 +175,9 @@ def test_no_wildcard_address_is_ever_advertised(host: str) -> None:
     async def scenario() -> None:
         a, b = Node(A), Node(B)
         with pytest.raises(QuorateError):
-            await a.peers.start(host, 0)
+            await a.peers.start(Address(host, 0))
         async with running(b, linked=False):
-            await a.peers.start("0.0.0.0", 0, Address(host="a.example", port=1234))
+            await a.peers.start(Address("0.0.0.0", 0), Address(host="a.example", port=1234))
             a.peers.set_peers({B: b.address})
             await a.until_connected(B)
             await a.peers.stop()
@@ -196,7 +196,7 @@ def test_newer_connection_of_a_peer_replaces_the_older() -> None:
                 await asyncio.wait_for(read_frame(reader), 20)
                 ends.append((reader, writer))
             assert await _received_until_closed(ends[0][0]) == b""
-            ends[1][1].writelines(encode_frame(FrameKind.MESSAGE, [b"the newer"]))
+            ends[1][1].writelines(encode_message(SAY, [b"the newer"]))
             await a.until(lambda: a.messages == [(B, b"the newer")], "the message")
             for _, writer in ends:
                 writer.close()

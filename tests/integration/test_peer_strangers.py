@@ -10,9 +10,9 @@ import pytest
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.config import PeerConfig
+from quorate.transport.peers.frames import FrameKind, encode_frame, encode_message, encode_request
 from quorate.transport.peers.hello import Hello, RejectReason, decode_hello, decode_rejection, encode_hello
-from quorate.transport.peers.stream import FrameKind, encode_correlated, encode_frame
-from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, new_hello, read_frame, running
+from tests.integration.peer_nodes import ASK, CLUSTER, LOOPBACK, SAY, Node, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.
 A, B, STRANGER = NodeId(7), NodeId(100), NodeId(666)
@@ -88,7 +88,7 @@ def test_an_impostor_without_the_data_folder_does_not_end_the_link_of_the_node_i
                 ends, kind, _ = await say_hello(a, new_hello(B, A, directory_id=claimed))
                 assert kind is FrameKind.REJECT
                 await until_closed(ends)
-            assert b.peers.send(A, b"still here")
+            assert b.peers.send(SAY, A, b"still here")
             await a.until(lambda: a.messages == [(B, b"still here")], "the message")
             assert [event[0] for event in b.events] == ["connected"]
 
@@ -101,8 +101,8 @@ def test_a_message_of_a_stranger_is_not_listened_to_but_it_may_join() -> None:
         a.strangers.add(STRANGER)
         async with running(a):
             ends, _, _ = await say_hello(a, new_hello(STRANGER, A))
-            ends[1].writelines(encode_frame(FrameKind.MESSAGE, [b"I lead"]))
-            ends[1].writelines(encode_correlated(FrameKind.REQUEST, 1, [b"join"]))
+            ends[1].writelines(encode_message(SAY, [b"I lead"]))
+            ends[1].writelines(encode_request(1, ASK, [b"join"]))
             assert (await asyncio.wait_for(read_frame(ends[0]), 20))[0] is FrameKind.RESPONSE
             assert a.messages == []
             assert a.asked_by == [(STRANGER, False)]
@@ -122,13 +122,13 @@ def test_a_node_that_names_this_nodes_data_folder_is_no_stranger() -> None:
             answer = decode_hello(memoryview(body))
             assert isinstance(answer, Hello)
             assert answer.directory_id == FOLDER_OF_A
-            ends[1].writelines(encode_frame(FrameKind.MESSAGE, [b"I lead"]))
+            ends[1].writelines(encode_message(SAY, [b"I lead"]))
             await a.until(lambda: a.messages == [(B, b"I lead")], "the message")
 
             # Nobody has said where it can be dialled but itself, so it is answered where it has called.
-            assert a.peers.send(B, b"so be it")
+            assert a.peers.send(SAY, B, b"so be it")
             kind, body = await asyncio.wait_for(read_frame(ends[0]), 20)
-            assert (kind, body) == (FrameKind.MESSAGE, b"so be it")
+            assert (kind, body) == (FrameKind.MESSAGE, bytes([SAY]) + b"so be it")
             ends[1].close()
 
     run(scenario())
@@ -140,15 +140,15 @@ def test_messages_reach_a_node_that_is_not_dialled_and_nothing_is_sent_to_strang
         async with running(a, b, linked=False):
             b.peers.set_peers({A: a.address})
             await b.until_connected(A)
-            b.peers.send(A, b"I have moved")
+            b.peers.send(SAY, A, b"I have moved")
             await a.until(lambda: a.messages == [(B, b"I have moved")], "the message")
-            assert a.peers.send(B, b"noted")
+            assert a.peers.send(SAY, B, b"noted")
             await b.until(lambda: b.messages == [(A, b"noted")], "the answer")
             assert a.events == []  # It dialled nobody.
 
             a.strangers.add(STRANGER)
             ends, _, _ = await say_hello(a, new_hello(STRANGER, A))
-            assert not a.peers.send(STRANGER, b"secret")
+            assert not a.peers.send(SAY, STRANGER, b"secret")
             ends[1].close()
 
     run(scenario())
@@ -164,11 +164,11 @@ def test_a_stranger_may_send_no_large_frames_until_it_has_become_known() -> None
             assert await until_closed(ends) == b""
 
             ends, _, _ = await say_hello(a, new_hello(B, A))
-            ends[1].writelines(encode_correlated(FrameKind.REQUEST, 1, [b"join"]))
+            ends[1].writelines(encode_request(1, ASK, [b"join"]))
             assert (await asyncio.wait_for(read_frame(ends[0]), 20))[0] is FrameKind.RESPONSE
             a.strangers.discard(B)
             a.peers.review()
-            ends[1].writelines(encode_correlated(FrameKind.REQUEST, 2, [b"x" * 100_000]))
+            ends[1].writelines(encode_request(2, ASK, [b"x" * 100_000]))
             kind, body = await asyncio.wait_for(read_frame(ends[0]), 20)
             assert (kind, len(body)) == (FrameKind.RESPONSE, 100_008)
             assert a.asked_by == [(B, False), (B, True)]
@@ -182,7 +182,7 @@ def test_an_insane_request_ends_its_connection_without_a_traceback(caplog: pytes
         a = Node(A)
         async with running(a):
             ends, _, _ = await say_hello(a, new_hello(B, A))
-            ends[1].writelines(encode_correlated(FrameKind.REQUEST, 1, [b"insane"]))
+            ends[1].writelines(encode_request(1, ASK, [b"insane"]))
             assert await until_closed(ends) == b""
 
     with caplog.at_level(logging.WARNING):
@@ -205,7 +205,7 @@ def test_a_flood_of_strangers_is_bounded_and_does_not_disturb_the_links(introduc
                 else:
                     ends = await asyncio.open_connection(LOOPBACK, a.peers.port)
                 strangers.append(ends)
-            assert await b.peers.request(A, b"undisturbed", 20_000) == b"undisturbed"
+            assert await b.peers.request(ASK, A, b"undisturbed", 20_000) == b"undisturbed"
             for ends in strangers[:95]:
                 assert await until_closed(ends) == b""
             assert [event[0] for event in b.events] == ["connected"]

@@ -11,9 +11,9 @@ import pytest
 from quorate.kernel.ids import NodeId
 from quorate.transport.peers.config import Address, PeerConfig
 from quorate.transport.peers.errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
+from quorate.transport.peers.frames import FrameKind, encode_frame
 from quorate.transport.peers.hello import encode_hello
-from quorate.transport.peers.stream import FrameKind, encode_frame
-from tests.integration.peer_nodes import CLUSTER, LOOPBACK, Node, ScriptedPeer, new_hello, read_frame, running
+from tests.integration.peer_nodes import ASK, CLUSTER, LOOPBACK, SAY, Node, ScriptedPeer, new_hello, read_frame, running
 
 # Not 1, 2, 3: an id must never pass for an index.
 A, B, C = NodeId(7), NodeId(100), NodeId(4001)
@@ -30,10 +30,10 @@ def test_messages_and_requests_keep_their_order_per_peer_under_load() -> None:
         async with running(a, b, c):
             for number in range(6000):
                 payload = b"%d:" % number + b"x" * (number % 700)
-                assert a.peers.send(B, [payload[:3], payload[3:]])
-                assert c.peers.send(B, payload)
+                assert a.peers.send(SAY, B, [payload[:3], payload[3:]])
+                assert c.peers.send(SAY, B, payload)
                 if number % 500 == 0:
-                    assert await a.peers.request(B, b"in between", 20_000) == b"in between"
+                    assert await a.peers.request(ASK, B, b"in between", 20_000) == b"in between"
                     # It was served in its turn, after all messages before it.
                     assert len([sender for sender, _ in b.messages if sender == A]) == number + 1
             await b.until(lambda: len(b.messages) == 12_000, "all messages")
@@ -57,19 +57,19 @@ def test_one_slow_peer_does_not_block_the_others() -> None:
             await a.until_connected(B)
             await a.until_connected(C)
             accepted = 0
-            while a.peers.send(B, b"x" * 100_000):
+            while a.peers.send(SAY, B, b"x" * 100_000):
                 accepted += 1
                 assert accepted < 10_000, "the queue to the slow peer has no bound"
                 await asyncio.sleep(0)
             with pytest.raises(PeerUnreachable):
-                await a.peers.request(B, b"also queued", 1000)
+                await a.peers.request(ASK, B, b"also queued", 1000)
 
             for number in range(1000):
-                assert a.peers.send(C, b"%d" % number)
-            assert await a.peers.request(C, b"still served", 20_000) == b"still served"
+                assert a.peers.send(SAY, C, b"%d" % number)
+            assert await a.peers.request(ASK, C, b"still served", 20_000) == b"still served"
             assert len(c.messages) == 1000
             assert a.peers.is_connected(B)
-            assert not a.peers.send(B, b"still full")
+            assert not a.peers.send(SAY, B, b"still full")
             stuck.set()
 
     run(scenario())
@@ -80,13 +80,13 @@ def test_largest_message_and_answer_go_through_and_larger_ones_are_refused() -> 
         a, b = Node(A), Node(B)
         largest = bytes(PeerConfig().max_frame_bytes)
         async with running(a, b):
-            assert await a.peers.request(B, largest, 60_000) == largest
-            assert a.peers.send(B, largest)
+            assert await a.peers.request(ASK, B, largest, 60_000) == largest
+            assert a.peers.send(SAY, B, largest)
             await b.until(lambda: len(b.messages) == 1, "the snapshot")
             assert b.messages[0][1] == largest
-            assert not a.peers.send(B, [largest, b"x"])
+            assert not a.peers.send(SAY, B, [largest, b"x"])
             with pytest.raises(PeerUnreachable):
-                await a.peers.request(B, [largest, b"x"], 1000)
+                await a.peers.request(ASK, B, [largest, b"x"], 1000)
             assert a.peers.is_connected(B)
 
     run(scenario())
@@ -97,7 +97,7 @@ def test_answers_come_to_the_requests_they_belong_to() -> None:
         a, b = Node(A), Node(B)
         async with running(a, b):
             payloads = [b"%s-%d" % (kind, number) for number in range(50) for kind in (b"later", b"now")]
-            answers = await asyncio.gather(*(a.peers.request(B, payload, 20_000) for payload in payloads))
+            answers = await asyncio.gather(*(a.peers.request(ASK, B, payload, 20_000) for payload in payloads))
             assert answers == payloads
 
     run(scenario())
@@ -108,8 +108,8 @@ def test_more_requests_and_answers_than_the_network_holds_do_not_lock_each_other
         a, b = Node(A), Node(B)
         payloads = [bytes([number]) * 1_000_000 for number in range(30)]
         async with running(a, b):
-            requests = [a.peers.request(B, payload, 60_000) for payload in payloads[:15]]
-            requests += [b.peers.request(A, payload, 60_000) for payload in payloads[15:]]
+            requests = [a.peers.request(ASK, B, payload, 60_000) for payload in payloads[:15]]
+            requests += [b.peers.request(ASK, A, payload, 60_000) for payload in payloads[15:]]
             assert await asyncio.gather(*requests) == payloads
 
     run(scenario())
@@ -120,11 +120,11 @@ def test_request_that_fails_or_is_not_answered_has_an_unknown_outcome() -> None:
         a, b = Node(A), Node(B)
         async with running(a, b):
             with pytest.raises(OutcomeUnknown, match="no such thing"):
-                await a.peers.request(B, b"raise", 20_000)
+                await a.peers.request(ASK, B, b"raise", 20_000)
             with pytest.raises(PeerTimeout):
-                await a.peers.request(B, b"hang", 10)
+                await a.peers.request(ASK, B, b"hang", 10)
             b.unanswered[0].set_result(b"too late")
-            assert await a.peers.request(B, b"next", 20_000) == b"next"
+            assert await a.peers.request(ASK, B, b"next", 20_000) == b"next"
 
     run(scenario())
 
@@ -133,14 +133,14 @@ def test_too_many_requests_in_flight_are_refused_and_the_link_stays() -> None:
     async def scenario() -> None:
         a, b = Node(A, config=PeerConfig(max_requests_in_flight=2)), Node(B)
         async with running(a, b):
-            hanging = [asyncio.ensure_future(a.peers.request(B, b"hang", 20_000)) for _ in range(2)]
+            hanging = [asyncio.ensure_future(a.peers.request(ASK, B, b"hang", 20_000)) for _ in range(2)]
             await b.until(lambda: len(b.unanswered) == 2, "both requests")
             with pytest.raises(PeerUnreachable):
-                await a.peers.request(B, b"one more", 20_000)
+                await a.peers.request(ASK, B, b"one more", 20_000)
             for unanswered in b.unanswered:
                 unanswered.set_result(b"done")
             assert await asyncio.gather(*hanging) == [b"done", b"done"]
-            assert await a.peers.request(B, b"again", 20_000) == b"again"
+            assert await a.peers.request(ASK, B, b"again", 20_000) == b"again"
 
     run(scenario())
 
@@ -150,15 +150,15 @@ def test_nothing_is_sent_to_itself_or_to_a_node_that_nobody_named() -> None:
         a = Node(A)
         async with running(a):
             for target in (A, B):  # Itself, and one that nobody named.
-                assert not a.peers.send(target, b"x")
+                assert not a.peers.send(SAY, target, b"x")
                 assert not a.peers.is_connected(target)
                 with pytest.raises(PeerUnreachable):
-                    await a.peers.request(target, b"x", 1000)
+                    await a.peers.request(ASK, target, b"x", 1000)
 
     run(scenario())
 
 
-def test_killed_process_is_reported_gone_and_requests_in_flight_fail_at_once() -> None:
+def test_killed_process_is_reported_dead_and_requests_in_flight_fail_at_once() -> None:
     async def scenario() -> None:
         a = Node(A, config=PeerConfig(silence_timeout_ms=600_000))
         command = [sys.executable, "-m", "tests.integration.peer_process", str(B), CLUSTER]
@@ -168,16 +168,16 @@ def test_killed_process_is_reported_gone_and_requests_in_flight_fail_at_once() -
             async with running(a):
                 a.peers.set_peers({B: Address(host=LOOPBACK, port=port)})
                 await a.until_connected(B)
-                hanging = [asyncio.ensure_future(a.peers.request(B, b"hang", 600_000)) for _ in range(3)]
-                assert await a.peers.request(B, b"alive", 20_000) == b"alive"
+                hanging = [asyncio.ensure_future(a.peers.request(ASK, B, b"hang", 600_000)) for _ in range(3)]
+                assert await a.peers.request(ASK, B, b"alive", 20_000) == b"alive"
                 process.kill()
                 for request in hanging:
                     with pytest.raises(OutcomeUnknown):
                         await asyncio.wait_for(request, 20)
-                await a.until(lambda: ("gone", B) in a.events, "the death")
-                assert a.events == [("connected", B, 1), ("lost", B), ("gone", B)]
+                await a.until(lambda: ("died", B) in a.events, "the death")
+                assert a.events == [("connected", B, 1), ("lost", B), ("died", B)]
                 assert a.peers.is_refusing(B)
-                assert not a.peers.send(B, b"x")
+                assert not a.peers.send(SAY, B, b"x")
 
     run(scenario())
 
@@ -187,7 +187,7 @@ def test_death_is_seen_by_dialling_at_once_not_after_a_backoff() -> None:
         a, b = Node(A, config=PATIENT), Node(B)
         async with running(a, b):
             await b.peers.stop()
-            await a.until(lambda: ("gone", B) in a.events, "the death")
+            await a.until(lambda: ("died", B) in a.events, "the death")
 
     run(scenario())
 
@@ -199,7 +199,7 @@ def test_death_is_seen_at_a_host_name_with_several_addresses() -> None:
             a.peers.set_peers({B: Address(host="localhost", port=b.peers.port)})
             await a.until_connected(B)
             await b.peers.stop()
-            await a.until(lambda: ("gone", B) in a.events, "the death")
+            await a.until(lambda: ("died", B) in a.events, "the death")
 
     run(scenario())
 
@@ -220,7 +220,7 @@ def test_reset_is_not_a_death() -> None:
         async with ScriptedPeer(B, reset_the_first) as address, running(a):
             a.peers.set_peers({B: address})
             await a.until_connected(B)
-            a.peers.send(B, b"cut me off")
+            a.peers.send(SAY, B, b"cut me off")
             await a.until(lambda: len(a.events) == 3, "the link to come back")
             assert a.events == [("connected", B, 1), ("lost", B), ("connected", B, 1)]
 
@@ -234,13 +234,13 @@ def test_restarted_peer_is_found_by_its_own_call_and_shows_a_new_incarnation() -
         async with running(a, b):
             port = b.peers.port
             await b.peers.stop()
-            await a.until(lambda: ("gone", B) in a.events, "the death")
+            await a.until(lambda: ("died", B) in a.events, "the death")
             again = Node(B, incarnation=2)
-            await again.peers.start(LOOPBACK, port)
+            await again.peers.start(Address(LOOPBACK, port))
             again.peers.set_peers({A: a.address})
             await a.until(lambda: ("connected", B, 2) in a.events, "the new incarnation")
             assert not a.peers.is_refusing(B)
-            assert a.peers.send(B, b"welcome back")
+            assert a.peers.send(SAY, B, b"welcome back")
             await again.until(lambda: again.messages == [(A, b"welcome back")], "the message")
             await again.peers.stop()
 
@@ -256,7 +256,7 @@ def test_peer_that_comes_late_is_reached_after_a_backoff() -> None:
             a.peers.set_peers({B: Address(host=LOOPBACK, port=port)})
             while not a.peers.is_refusing(B):
                 await asyncio.sleep(0.005)
-            await b.peers.start(LOOPBACK, port)
+            await b.peers.start(Address(LOOPBACK, port))
             await a.until_connected(B)
             assert a.events == [("connected", B, 1)]  # It never was connected: nothing was lost.
             await b.peers.stop()
@@ -274,7 +274,7 @@ def test_silent_peer_is_given_up() -> None:
         async with ScriptedPeer(B, never_answer_a_ping) as address, running(a):
             a.peers.set_peers({B: address})
             await a.until(lambda: ("lost", B) in a.events, "the link to be given up")
-            assert ("gone", B) not in a.events
+            assert ("died", B) not in a.events
 
     run(scenario())
 
@@ -321,7 +321,7 @@ def test_set_peers_closes_links_and_dials_new_addresses() -> None:
             await a.until(lambda: ("connected", B, 2) in a.events, "the new address")
             a.peers.set_peers({})
             assert not a.peers.is_connected(B)
-            assert not a.peers.send(B, b"x")
+            assert not a.peers.send(SAY, B, b"x")
             assert a.events == [("connected", B, 1), ("connected", B, 2)]
 
     run(scenario())
@@ -331,7 +331,7 @@ def test_request_handler_is_cancelled_when_nobody_waits_for_its_answer_any_more(
     async def scenario() -> None:
         a, b = Node(A), Node(B)
         async with running(a, b):
-            request = asyncio.ensure_future(a.peers.request(B, b"hang", 20_000))
+            request = asyncio.ensure_future(a.peers.request(ASK, B, b"hang", 20_000))
             await b.until(lambda: len(b.unanswered) == 1, "the request")
             a.peers.set_peers({})
             with pytest.raises(OutcomeUnknown):
@@ -364,9 +364,9 @@ def test_links_work_on_uvloop_as_well() -> None:
         a, b = Node(A), Node(B)
         async with running(a, b):
             big = b"x" * 5_000_000
-            assert await a.peers.request(B, big, 20_000) == big
+            assert await a.peers.request(ASK, B, big, 20_000) == big
             await b.peers.stop()
-            await a.until(lambda: ("gone", B) in a.events, "the death")
+            await a.until(lambda: ("died", B) in a.events, "the death")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())

@@ -16,8 +16,8 @@ from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term, TopicName
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, TimeoutNow, VoteRequest, encode_message
+from quorate.transport.peers.frames import Channel, FrameKind, encode_frame
 from quorate.transport.peers.hello import Hello, encode_hello
-from quorate.transport.peers.stream import FrameKind, encode_frame
 from tests.peers.quorate_cluster import IDS, QuorateCluster
 
 STRANGER = NodeId(666)
@@ -59,7 +59,9 @@ def say(cluster: QuorateCluster, target: int, introduction: bytes, *messages: Me
         header = b""
         with contextlib.suppress(OSError):  # It may be refused at any moment.
             header = connection.recv(5)
-            connection.sendall(frames(*[(FrameKind.MESSAGE, encode_message(message)) for message in messages]))
+            connection.sendall(
+                frames(*[(FrameKind.MESSAGE, bytes([Channel.RAFT]) + encode_message(message)) for message in messages])
+            )
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(65536):
                 pass

@@ -9,6 +9,7 @@ import logging
 import posixpath
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import cast
 from uuid import UUID
@@ -60,7 +61,9 @@ from quorate.replication.partitions import Partitions, PartitionsConfig
 from quorate.replication.replication import Replication
 from quorate.storage.closing import DELETED_SUFFIX
 from quorate.storage.reserve import Reserve, ReservedDisk
-from quorate.transport.peers.config import PeerIdentity
+from quorate.transport.peers.bus import PeerBus
+from quorate.transport.peers.config import PeerConfig, PeerIdentity
+from quorate.transport.peers.frames import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +122,7 @@ class Node:
         tell_findings(config.node_id, [self._identity.finding] if self._identity.finding else [])
         await self.loop.run_in_executor(self.executor, self._remove_deleted_logs)
         self.metadata = QuorumMetadataStore(self.loop, self.new_uuid, self.executor)
+        self.peers = self._make_peers()
         self.quorum = self._make_quorum(await self.loop.run_in_executor(self._quorum_executor, self._read_quorum_files))
         await self.quorum.start()
         self._registration = self._make_registration(advertised)
@@ -151,7 +155,7 @@ class Node:
         await self._registration.begin()
 
     def _start_transactions(self, coordination: CoordinatorEnvironment) -> None:
-        self.peer_requests = PeerRequests(self.config.node_id, self.quorum)
+        self.peer_requests = PeerRequests(self.config.node_id, self.peers)
         self.transactions = TransactionCoordinator(coordination, self.peer_requests, self.producer_ids.take)
         self.producer_turns = ProducerTurns(self.loop)
         self.transaction_verifier = TransactionVerifier(
@@ -192,16 +196,22 @@ class Node:
         config = self.config
         return RaftStorage(self.disk.covering_segments(), config.data_dir, self.clock, config.quorum.has_other_voters)
 
+    def _make_peers(self) -> PeerBus:
+        identity = PeerIdentity(
+            node_id=self.config.node_id,
+            cluster_id=self._identity.cluster_id,
+            incarnation=self.incarnation.int >> 65,
+            directory_id=self._identity.directory_id,
+        )
+        most_strangers = None if self.descriptors is None else self.descriptors.budget.strangers
+        return PeerBus(self.loop, self.random, identity, PeerConfig().with_strangers(most_strangers))
+
     def _make_quorum(self, storage: RaftStorage) -> Quorum:
         config = self.config
         return Quorum(
             config.quorum,
-            identity=PeerIdentity(
-                node_id=config.node_id,
-                cluster_id=self._identity.cluster_id,
-                incarnation=self.incarnation.int >> 65,
-                directory_id=self._identity.directory_id,
-            ),
+            cluster_id=self._identity.cluster_id,
+            peers=self.peers,
             controller=Controller(self.view, self.new_uuid, config.leader_placement),
             storage=storage,
             store=self.metadata,
@@ -220,7 +230,6 @@ class Node:
                 random=self.random,
                 conditions=self.conditions,
                 on_failure=self.fail,
-                most_strangers=None if self.descriptors is None else self.descriptors.budget.strangers,
             ),
         )
 
@@ -259,8 +268,12 @@ class Node:
         )
         self.replication = self._make_replication()
         self.partitions.connect(self.replication)
-        self.quorum.serve_replication(self.replication)
-        self.quorum.serve_ranges(RangeServer(self.partitions, self.loop, self.executor))
+        replication, ranges = self.replication, RangeServer(self.partitions, self.loop, self.executor)
+        self.peers.watch_links(replication)
+        self.peers.answer_requests(
+            Channel.REPLICA_FETCH, lambda sender, payload: replication.fetch(sender.node_id, payload)
+        )
+        self.peers.answer_requests(Channel.READ_RANGE, lambda _, payload: ranges.serve(payload))
         await self.partitions.start(self.metadata)
         self.metadata.wait_after_creation(self.partitions.opened)
 
@@ -274,7 +287,7 @@ class Node:
             on_failure=self.fail,
         )
         other = OtherReplicas(self.config.node_id, self._registration.broker_epoch, self.metadata)
-        integrity.connect(self.quorum.read_range, other.of, other.resign)
+        integrity.connect(partial(self.peers.request, Channel.READ_RANGE), other.of, other.resign)
         return integrity
 
     def _make_scrub(self) -> Scrub:
@@ -304,7 +317,7 @@ class Node:
             ),
             loop=self.loop,
             find_led=self.partitions.led_by_key,
-            call=self.quorum.call_replica,
+            call=partial(self.peers.request_and_read, Channel.REPLICA_FETCH),
             first_session=self.random.randrange(1 << 48),
             on_failure=self.fail,
             leader_throttle=CatchUpThrottle(ThrottledSide.LEADER, self.metadata, self.view, self.loop),

@@ -15,8 +15,10 @@ from quorate.protocol.apis import ApiKey
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
-from quorate.quorum.quorum import Quorum
+from quorate.transport.peers.bus import PeerBus
+from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import PeerProtocolError, PeerTimeout
+from quorate.transport.peers.frames import Channel
 
 ResponseType = TypeVar("ResponseType", bound=Response)
 
@@ -26,15 +28,15 @@ _SERVED = frozenset({ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.WRITE_TXN_MARKERS})
 
 
 class PeerRequests:
-    def __init__(self, node_id: NodeId, quorum: Quorum) -> None:
+    def __init__(self, node_id: NodeId, peers: PeerBus) -> None:
         self._node_id = node_id
-        self._quorum = quorum
+        self._peers = peers
         self._services: Services | None = None
 
     def open(self, services: Services) -> None:
         """Serve requests from now on. What this node asks is part of what it serves with, so that comes second."""
         self._services = services
-        self._quorum.serve_requests(self)
+        self._peers.answer_requests(Channel.KAFKA, self.request_received)
 
     async def ask(
         self, node_id: NodeId, request: Request, version: int, response_type: type[ResponseType], timeout_ms: float
@@ -43,7 +45,7 @@ class PeerRequests:
         if node_id == self._node_id:
             return cast(ResponseType, await self._ask_self(request, version, timeout_ms))
         payload = b"".join([_START.pack(request.API_KEY, version), *encode(request, version)])
-        return decode(response_type, await self._quorum.call_peer(node_id, payload, timeout_ms), version)
+        return decode(response_type, await self._peers.request(Channel.KAFKA, node_id, payload, timeout_ms), version)
 
     async def _ask_self(self, request: Request, version: int, timeout_ms: float) -> Response:
         try:
@@ -52,7 +54,7 @@ class PeerRequests:
         except TimeoutError:
             raise PeerTimeout("this node did not answer itself in time") from None
 
-    async def serve(self, payload: bytes) -> bytes:
+    async def request_received(self, sender: Sender, payload: bytes) -> bytes:  # noqa: ARG002
         request, version = _read(payload)
         return b"".join(encode(await self._handle(request, version), version))
 

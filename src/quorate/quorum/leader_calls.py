@@ -16,6 +16,7 @@ from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Red
 from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peers.errors import PeerUnreachable
+from quorate.transport.peers.frames import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,9 @@ class NoQuorum(Exception):
 
 
 class PeerCalls(Protocol):
-    """The part of ``transport.peers.peers.Peers`` that is needed here."""
+    """The part of ``PeerBus`` that is needed here."""
 
-    async def request(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes: ...
+    async def request(self, channel: Channel, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes: ...
 
     def is_connected(self, node_id: NodeId) -> bool: ...
 
@@ -45,7 +46,7 @@ class LeaderCalls:
     def __init__(
         self,
         node_id: NodeId,
-        peers: PeerCalls | None,
+        peers: PeerCalls,
         *,
         loop: asyncio.AbstractEventLoop,
         random: Random,
@@ -111,7 +112,7 @@ class LeaderCalls:
         return hint if hint is not None and (known is None or hint.term >= known.term) else known
 
     def _any_reachable(self) -> NodeId | None:
-        reachable = [node for node in self._known_nodes() if self._peers is not None and self._peers.is_connected(node)]
+        reachable = [node for node in self._known_nodes() if self._peers.is_connected(node)]
         return self._random.choice(reachable) if reachable else None
 
     async def _while_none_is_newer(
@@ -143,10 +144,8 @@ class LeaderCalls:
                 return Redirect(leader=refused.leader)
             except TimeoutError:
                 raise OutcomeUnknown("no answer in time") from None
-        if self._peers is None:
-            return Redirect(leader=None)
         try:
-            return decode_answer(await self._peers.request(target, encode(request), timeout_ms))
+            return decode_answer(await self._peers.request(Channel.CONTROLLER, target, encode(request), timeout_ms))
         except PeerUnreachable:
             return Redirect(leader=None)
         except (PeerOutcomeUnknown, *UNREADABLE) as error:

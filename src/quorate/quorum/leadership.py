@@ -60,7 +60,7 @@ class Leadership:
         cluster_id: str,
         controller: Controller,
         store: QuorumMetadataStore,
-        neighbours: Neighbours | None,
+        neighbours: Neighbours,
         *,
         session_timeout_ms: int,
         loop: asyncio.AbstractEventLoop,
@@ -113,8 +113,8 @@ class Leadership:
         if predecessor is not None and predecessor.node_id in image.brokers:
             self._sessions.heard(predecessor.node_id, predecessor.last_heard_ms)
         for broker in image.live_brokers:  # One that is fenced may just be coming back.
-            if self._neighbours is not None and self._neighbours.is_refusing(broker.node_id):
-                self.broker_gone(broker.node_id)
+            if self._neighbours.is_refusing(broker.node_id):
+                self.broker_died(broker.node_id)
         self._watch_sessions()
         self._upkeep.look()
 
@@ -134,10 +134,10 @@ class Leadership:
         for task in tuple(self._tasks):
             task.cancel()
 
-    def broker_gone(self, node_id: NodeId) -> None:
+    def broker_died(self, node_id: NodeId) -> None:
         """The broker's process has ended: no need to wait for its session to end too."""
         if self._active is not None and node_id != self._node_id:
-            self._run(self._fence(node_id, "its process is gone"))
+            self._run(self._fence(node_id, "its process died"))
 
     async def answer(self, request: q.LeaderRequest) -> q.LeaderAnswer:
         """Raises ``NotQuorumLeader`` where nothing was done."""

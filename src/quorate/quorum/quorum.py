@@ -1,12 +1,14 @@
-"""A node's part in the quorum, composed: the log on disk, the Raft core, the peers, the metadata, the leader's work."""
+"""A node's part in the quorum, composed: the log on disk, the Raft core, the metadata, the leader's work.
+
+On the peer bus it says who the nodes of the cluster are, and takes the channels ``RAFT`` and ``CONTROLLER``.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from random import Random
-from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -37,42 +39,13 @@ from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.peer_checks import check_metadata, read_message, read_request
 from quorate.quorum.raft_driver import RaftDriver
 from quorate.quorum.raft_storage import RaftStorage
-from quorate.transport.peers.config import PeerConfig, PeerIdentity
+from quorate.transport.peers.bus import PeerBus
+from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
-from quorate.transport.peers.errors import PeerProtocolError, PeerUnreachable
-from quorate.transport.peers.peers import Peers
-from quorate.transport.peers.stream import Payload
-from quorate.transport.reserved_address import listen_error
+from quorate.transport.peers.errors import PeerProtocolError
+from quorate.transport.peers.frames import Channel
 
 logger = logging.getLogger(__name__)
-
-#: The first bytes of requests that are not for the quorum leader. No msgpack map, as those are, begins with them.
-_REPLICA_FETCH = b"\x01"
-_KAFKA_REQUEST = b"\x02"
-_READ_RANGE = b"\x03"
-_OF_MEMBERS = (_REPLICA_FETCH, _KAFKA_REQUEST, _READ_RANGE)
-
-Answer = TypeVar("Answer")
-
-
-class ReplicaServer(Protocol):
-    """Serves the other replicas of what this node leads."""
-
-    async def fetch(self, follower: NodeId, payload: bytes) -> Payload: ...
-
-    def peer_connected(self, node_id: NodeId) -> None: ...
-
-
-class RangeReader(Protocol):
-    """Serves nodes whose own replica is damaged."""
-
-    async def serve(self, payload: bytes) -> Payload: ...
-
-
-class RequestServer(Protocol):
-    """Serves Kafka requests of other nodes."""
-
-    async def serve(self, payload: bytes) -> bytes: ...
 
 
 class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,8 +59,6 @@ class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions
     #: Told when this node cannot go on: its disk failed, or an invariant is broken.
     on_failure: Callable[[Exception], None]
-    #: Connections at the peer port that descriptors are left for; None where nobody counts them.
-    most_strangers: int | None = None
 
 
 class Quorum:
@@ -95,7 +66,8 @@ class Quorum:
         self,
         config: QuorumConfig,
         *,
-        identity: PeerIdentity,
+        cluster_id: str,
+        peers: PeerBus,
         controller: Controller,
         storage: RaftStorage,
         store: QuorumMetadataStore,
@@ -107,32 +79,27 @@ class Quorum:
         self._environment = environment
         self._storage = storage
         self._store = store
+        self._peers = peers
         #: A quorum leader that this node has yet to hear of, and where it is by the word of another.
         self._referral: tuple[NodeId, Address] | None = None
         #: Of each peer when it was last connected.
         self._incarnations: dict[NodeId, int] = {}
-        self._replication: ReplicaServer | None = None
-        self._requests: RequestServer | None = None
-        self._ranges: RangeReader | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
         loop, random = environment.loop, environment.random
-        self.peers: Peers | None = None
-        if config.peer_listen is not None:
-            self.peers = Peers(loop, random, identity, PeerConfig().with_strangers(environment.most_strangers), self)
         self._leadership = Leadership(
             config.node_id,
-            identity.cluster_id,
+            cluster_id,
             controller,
             store,
-            self.peers,
+            peers,
             session_timeout_ms=session_timeout_ms,
             loop=loop,
             executor=environment.workers,
         )
         self.leader_calls = LeaderCalls(
             config.node_id,
-            self.peers,
+            peers,
             loop=loop,
             random=random,
             known_nodes=lambda: sorted(self._addresses()),
@@ -148,6 +115,10 @@ class Quorum:
         self.driver = self._restore(storage)
         self._file_check = FileCheck(config.node_id, self.driver, storage, loop)
         self._leadership.connect(self.driver)
+        peers.know_by(self)
+        peers.watch_links(self)
+        peers.take_messages(Channel.RAFT, self.message_received)
+        peers.answer_requests(Channel.CONTROLLER, self.request_received, of_guests=True)
 
     @property
     def leader(self) -> QuorumLeader | None:
@@ -155,16 +126,12 @@ class Quorum:
         return self.driver.state.leader
 
     async def start(self) -> None:
+        """Listen for the peers, and go on from what the log on the disk says."""
         self._store.subscribe(self._metadata_changed)
         self.balance.start()
-        if self.peers is not None:
-            listen = self._config.peer_listen
-            assert listen is not None
-            self._update_peers()
-            try:
-                await self.peers.start(listen.host, listen.port, self._config.peer_advertised)
-            except OSError as error:
-                raise listen_error(listen, error, "for peers") from None
+        self._update_peers()
+        if (listen := self._config.peer_listen) is not None:
+            await self._peers.start(listen, self._config.peer_advertised)
         tell_findings(self._id, self._storage.findings)
         if (lost_log := self.driver.lost_log) is not None:
             self._recovery.start(lost_log, lambda: self.driver.log_end_offset, lambda: self.leader)
@@ -185,11 +152,11 @@ class Quorum:
 
     def _successors(self) -> list[NodeId]:
         """Voters that are there and do not stop themselves; first those that have most of the log."""
-        if self._leadership.current is None or self.peers is None:
+        if self._leadership.current is None:
             return []
         ends = self.driver.log_end_offsets()
         voters = [node_id for node_id in self.driver.membership.voters if node_id != self._id]
-        present = [n for n in voters if self.peers.is_connected(n) and self._store.image.is_active(n)]
+        present = [n for n in voters if self._peers.is_connected(n) and self._store.image.is_active(n)]
         return sorted(present, key=lambda node_id: (-ends.get(node_id, 0), node_id))
 
     async def stop(self) -> None:
@@ -198,8 +165,7 @@ class Quorum:
         self._file_check.stop()
         self._leadership.stop()
         await self.driver.stop()
-        if self.peers is not None:
-            await self.peers.stop()
+        await self._peers.stop()
         self._storage.close()
 
     async def check_files(self) -> list[Finding]:
@@ -209,35 +175,6 @@ class Quorum:
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
         answer, _ = await self.leader_calls.ask(request, timeout_ms)
         return answer
-
-    # Replication and Kafka requests use the same links.
-
-    def serve_replication(self, replication: ReplicaServer) -> None:
-        self._replication = replication
-
-    async def call_replica(
-        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], None]
-    ) -> None:
-        await self._call(node_id, _REPLICA_FETCH + payload, timeout_ms, read)
-
-    def serve_requests(self, requests: RequestServer) -> None:
-        self._requests = requests
-
-    def serve_ranges(self, ranges: RangeReader) -> None:
-        self._ranges = ranges
-
-    async def read_range(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
-        return await self._call(node_id, _READ_RANGE + payload, timeout_ms, bytes)
-
-    async def call_peer(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
-        return await self._call(node_id, _KAFKA_REQUEST + payload, timeout_ms, bytes)
-
-    async def _call(
-        self, node_id: NodeId, payload: bytes, timeout_ms: float, read: Callable[[memoryview], Answer]
-    ) -> Answer:
-        if self.peers is None:
-            raise PeerUnreachable("this node has no peers")
-        return await self.peers.request_and_read(node_id, payload, timeout_ms, read)
 
     # What peers say.
 
@@ -261,48 +198,9 @@ class Quorum:
         self._note_predecessor(sender)
         self.driver.message_received(message)
 
-    def request_received(self, sender: NodeId, payload: bytes, *, is_known: bool) -> Awaitable[Payload]:
-        if payload[:1] not in _OF_MEMBERS:
-            return self._answer(read_request(sender, payload, is_known=is_known))
-        if not is_known:
-            raise PeerUnreachable(f"node {sender} is not known here")
-        if payload[:1] == _REPLICA_FETCH:
-            return self._serve_replica(sender, payload[1:])
-        if payload[:1] == _READ_RANGE:
-            return self._serve_range(payload[1:])
-        return self._serve_request(payload[1:])
-
-    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
-        if self._incarnations.get(node_id) == incarnation:
-            self.leader_doubt.peer_back(node_id)  # Only the connection was lost.
-        self._incarnations[node_id] = incarnation
-        self.leader_calls.leader_changed()
-        self.driver.peer_reachable(node_id)
-        if self._replication is not None:
-            self._replication.peer_connected(node_id)
-
-    def peer_connection_lost(self, node_id: NodeId, refused: bool) -> None:
-        self.leader_doubt.peer_lost(node_id)
-        if refused:
-            self.driver.peer_gone(node_id)
-            self._leadership.broker_gone(node_id)
-
-    async def _serve_replica(self, sender: NodeId, payload: bytes) -> Payload:
-        if self._replication is None:
-            raise PeerUnreachable("this node is not ready to replicate")
-        return await self._replication.fetch(sender, payload)
-
-    async def _serve_range(self, payload: bytes) -> Payload:
-        if self._ranges is None:
-            raise PeerUnreachable("this node is not ready to be read from")
-        return await self._ranges.serve(payload)
-
-    async def _serve_request(self, payload: bytes) -> bytes:
-        if self._requests is None:
-            raise PeerUnreachable("this node is not ready for requests")
-        return await self._requests.serve(payload)
-
-    async def _answer(self, request: LeaderRequest) -> bytes:
+    async def request_received(self, sender: Sender, payload: bytes) -> bytes:
+        """A request to the quorum leader, whoever that is."""
+        request = read_request(sender.node_id, payload, is_known=sender.is_known)
         try:
             return encode(await self._leadership.answer(request))
         except NotQuorumLeader as refused:
@@ -310,6 +208,21 @@ class Quorum:
             return encode(Redirect(leader=refused.leader, address=str(address or "")))
         except OutcomeUnknown as error:
             raise PeerOutcomeUnknown(str(error)) from None
+
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
+        if self._incarnations.get(node_id) == incarnation:
+            self.leader_doubt.peer_back(node_id)  # Only the connection was lost.
+        self._incarnations[node_id] = incarnation
+        self.leader_calls.leader_changed()
+        self.driver.peer_reachable(node_id)
+
+    def peer_connection_lost(self, node_id: NodeId) -> None:
+        self.leader_doubt.peer_lost(node_id)
+
+    def peer_died(self, node_id: NodeId) -> None:
+        self.leader_doubt.peer_lost(node_id)
+        self.driver.peer_died(node_id)
+        self._leadership.broker_died(node_id)
 
     @property
     def _id(self) -> NodeId:
@@ -355,8 +268,7 @@ class Quorum:
         return Membership.of(Member(node_id, str(address), is_voter=True) for node_id, address in voters.items())
 
     def _send(self, message: Message) -> None:
-        if self.peers is not None:
-            self.peers.send(message.receiver, encode_message(message))
+        self._peers.send(Channel.RAFT, message.receiver, encode_message(message))
 
     def _state_changed(self, state: QuorumState) -> None:
         if state.can_decide:
@@ -411,6 +323,5 @@ class Quorum:
             self._update_peers()
 
     def _update_peers(self) -> None:
-        if self.peers is not None:
-            self.peers.set_peers(self._addresses())
-            self.peers.review()
+        self._peers.set_peers(self._addresses())
+        self._peers.review()

@@ -165,8 +165,8 @@ class RaftDriver:
         self._heard_ms[message.sender] = self._clock.now_ms()
         self._step(e.MessageReceived(message=message, now_ms=self._now_ms()))
 
-    def peer_gone(self, peer: NodeId) -> None:
-        self._step(e.PeerConnectionLost(peer=peer, now_ms=self._now_ms()))
+    def peer_died(self, peer: NodeId) -> None:
+        self._step(e.PeerDied(peer=peer, now_ms=self._now_ms()))
 
     def peer_reachable(self, peer: NodeId) -> None:
         self._step(e.PeerReachable(peer=peer, now_ms=self._now_ms()))

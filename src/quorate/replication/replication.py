@@ -114,8 +114,14 @@ class Replication:
     async def fetch(self, follower: NodeId, payload: bytes) -> Sequence[Buffer]:
         return await self._followers.fetch(follower, payload)
 
-    def peer_connected(self, node_id: NodeId) -> None:
+    def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
         self._fetcher.peer_connected(node_id)
+
+    def peer_connection_lost(self, node_id: NodeId) -> None:
+        """Its fetches end by themselves."""
+
+    def peer_died(self, node_id: NodeId) -> None:
+        """Who leads instead is in the metadata."""
 
     def _schedule_look(self) -> None:
         if self._timer is None and self._unsettled and not self._looks:

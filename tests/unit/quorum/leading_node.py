@@ -18,6 +18,8 @@ from quorate.quorum.leader_calls import LeaderCalls
 from quorate.quorum.leadership import Leadership, Predecessor
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.raft_driver import RaftDriver
+from quorate.transport.peers.errors import PeerUnreachable
+from quorate.transport.peers.frames import Channel
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.quorum.driven_node import HeldWork, until
 from tests.unit.quorum.quorum_disk import StoppedClock, open_storage
@@ -32,6 +34,14 @@ class Neighbourhood:
 
     def is_refusing(self, node_id: NodeId) -> bool:
         return node_id in self.refusing
+
+    def is_connected(self, node_id: NodeId) -> bool:
+        del node_id
+        return False
+
+    async def request(self, channel: Channel, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        del channel, payload, timeout_ms
+        raise PeerUnreachable(f"node {node_id} is not connected")
 
 
 class LeadingNode:
@@ -56,7 +66,7 @@ class LeadingNode:
         self.leadership.connect(self.driver)
         self.calls = LeaderCalls(
             ME,
-            None,
+            self.neighbours,
             loop=self._loop,
             random=Random(1),
             known_nodes=list,

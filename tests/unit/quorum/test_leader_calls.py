@@ -12,6 +12,7 @@ from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.quorum.leader_calls import LeaderCalls, NoQuorum
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
 from quorate.transport.peers.errors import PeerTimeout, PeerUnreachable
+from quorate.transport.peers.frames import Channel
 from tests.simulation.world.world import World
 from tests.unit.quorum.driven_node import until
 
@@ -34,7 +35,8 @@ class Peers:
     def is_connected(self, node_id: NodeId) -> bool:
         return node_id in self.connected
 
-    async def request(self, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+    async def request(self, channel: Channel, node_id: NodeId, payload: bytes, timeout_ms: float) -> bytes:
+        assert channel is Channel.CONTROLLER
         del payload
         self.asked.append(node_id)
         replies = self.replies.get(node_id, [])

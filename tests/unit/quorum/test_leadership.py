@@ -105,7 +105,7 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once_and_others_lead() -> N
         await node.bring_up(2, 3)
         await create(node, 2, 3)
         assert partition(node).leader == 2
-        node.leadership.broker_gone(NodeId(2))
+        node.leadership.broker_died(NodeId(2))
         await node.pass_time(0.001)
         assert node.live() == [3]
         assert partition(node).leader == 3
@@ -117,7 +117,7 @@ def test_a_broker_that_died_before_it_was_unfenced_keeps_no_partition_waiting() 
     async def scenario(node: LeadingNode) -> None:
         await node.bring_up(2, 3)
         await create(node, 2, 3, unclean=True)
-        node.leadership.broker_gone(NodeId(3))
+        node.leadership.broker_died(NodeId(3))
         await node.pass_time(0.001)
         await node.beat(3)
         await node.register(2)  # The last in sync has started anew: the partition waits for it, and then it is gone.
@@ -170,7 +170,7 @@ def test_a_node_that_does_not_lead_fences_nobody_and_says_who_leads() -> None:
     async def scenario(node: LeadingNode) -> None:
         await node.bring_up(2)
         node.leadership.end()
-        node.leadership.broker_gone(NodeId(2))
+        node.leadership.broker_died(NodeId(2))
         await node.pass_time(2 * SESSION_TIMEOUT_S)
         assert node.live() == [2]
         with pytest.raises(NotQuorumLeader) as refusal:
@@ -183,7 +183,7 @@ def test_a_node_that_does_not_lead_fences_nobody_and_says_who_leads() -> None:
 def test_the_leader_never_takes_its_own_process_for_gone() -> None:
     async def scenario(node: LeadingNode) -> None:
         await node.bring_up(1)
-        node.leadership.broker_gone(NodeId(1))
+        node.leadership.broker_died(NodeId(1))
         await node.pass_time(0.001)
         assert node.live() == [1]
 
@@ -246,7 +246,7 @@ def test_a_broker_that_is_gone_while_it_is_unregistered_is_no_failure(caplog: py
         node.executor.is_held = True
         unregistering = asyncio.ensure_future(node.store.submit_one(c.UnregisterBroker(node_id=NodeId(2))))
         await node.pass_time(0.01)
-        node.leadership.broker_gone(NodeId(2))
+        node.leadership.broker_died(NodeId(2))
         await node.pass_time(0.01)
         node.executor.is_held = False
         node.executor.work()

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from quorate.transport.peers.stream import FrameKind, PeerStream
+from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.stream import PeerStream
 
 MAX_FRAME_BYTES = 1_000_000
 

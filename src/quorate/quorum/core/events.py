@@ -47,8 +47,8 @@ class TransferLeadership(Event, frozen=True, kw_only=True):
     ticket: int
 
 
-class PeerConnectionLost(Event, frozen=True, kw_only=True):
-    """The connection to a peer ended and it refuses a new one: its process is most likely gone."""
+class PeerDied(Event, frozen=True, kw_only=True):
+    """The connection to a peer ended and it refuses a new one: most likely its process died."""
 
     peer: NodeId
 
@@ -72,7 +72,7 @@ RaftEvent = (
     | ProposeMembership
     | ReadIndex
     | TransferLeadership
-    | PeerConnectionLost
+    | PeerDied
     | PeerReachable
     | Compact
 )

@@ -15,7 +15,7 @@ from quorate.quorum.core.entries import Entry, HardState, InvariantBroken, LogPo
 from quorate.quorum.core.events import (
     Compact,
     MessageReceived,
-    PeerConnectionLost,
+    PeerDied,
     PeerReachable,
     Propose,
     ProposeMembership,
@@ -159,7 +159,7 @@ class RaftNode:
                     self._change_role(self._role.wake())
             case Propose() | ProposeMembership() | ReadIndex() | TransferLeadership():
                 self._ask_leader(event)
-            case PeerConnectionLost():
+            case PeerDied():
                 self._reachable.discard(event.peer)
                 if not isinstance(self._role, Candidate):
                     self._role.lose_connection(event.peer)

@@ -22,7 +22,8 @@ from quorate.transport.peers.errors import PeerProtocolError
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 4
+#: 5: messages and requests name their channel.
+PROTOCOL_VERSION = 5
 #: Nothing larger is read from an end that has not introduced itself.
 MAX_HELLO_BYTES = 4096
 

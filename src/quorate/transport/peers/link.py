@@ -23,18 +23,21 @@ from quorate.transport.peers.errors import (
     PeerUnreachable,
     is_refusal,
 )
-from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, decode_rejection, encode_hello
-from quorate.transport.peers.local import LocalPeer
-from quorate.transport.peers.stream import (
+from quorate.transport.peers.frames import (
     FRAME_OVERHEAD_BYTES,
+    Channel,
     FrameKind,
     Payload,
-    PeerStream,
-    encode_correlated,
     encode_frame,
+    encode_message,
+    encode_request,
     payload_parts,
+    split_channel,
     split_correlation_id,
 )
+from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, decode_rejection, encode_hello
+from quorate.transport.peers.local import LocalPeer
+from quorate.transport.peers.stream import PeerStream
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -111,15 +114,17 @@ class DialledConnection:
         limit = self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES
         return PeerStream(self._loop, self._config, self, reads_while_blocked=True, first_frame_bytes=limit)
 
-    def send(self, payload: Payload) -> bool:
+    def send(self, channel: Channel, payload: Payload) -> bool:
         parts = payload_parts(payload)
         if self._refusal(sum(map(len, parts))) is not None:
             return False
         assert self._stream is not None
-        self._stream.send(encode_frame(FrameKind.MESSAGE, parts))
+        self._stream.send(encode_message(channel, parts))
         return True
 
-    async def request(self, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]) -> Answer:
+    async def request(
+        self, channel: Channel, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
         parts = payload_parts(payload)
         refusal = self._refusal(sum(map(len, parts)))
         if refusal is None and len(self._requests) >= self._config.max_requests_in_flight:
@@ -131,7 +136,7 @@ class DialledConnection:
         correlation_id = self._last_correlation_id
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._requests[correlation_id] = answer, read
-        self._stream.send(encode_correlated(FrameKind.REQUEST, correlation_id, parts))
+        self._stream.send(encode_request(correlation_id, channel, parts))
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, correlation_id, timeout_ms)
         try:
             return await answer
@@ -185,7 +190,7 @@ class DialledConnection:
                 self._failed(correlation_id, OutcomeUnknown(f"node {self._peer_id} failed: {why}"))
             case FrameKind.MESSAGE:
                 # The peer does not know yet where this node can be dialled.
-                self._local.handler.message_received(self._peer_id, body)
+                self._local.channels.message_received(self._peer_id, *split_channel(body))
             case FrameKind.PONG:
                 pass
             case _:
@@ -257,7 +262,6 @@ class PeerLink:
     def __init__(self, local: LocalPeer, random: Random, peer_id: NodeId, address: Address) -> None:
         self._local = local
         self._loop = local.loop
-        self._handler = local.handler
         self._node_id = local.identity.node_id
         self._peer_id = peer_id
         self._schedule = ReconnectSchedule(local.config, random)
@@ -275,13 +279,15 @@ class PeerLink:
     def is_connected(self) -> bool:
         return self._connection is not None and self._connection.is_up
 
-    def send(self, payload: Payload) -> bool:
-        return self._connection is not None and self._connection.send(payload)
+    def send(self, channel: Channel, payload: Payload) -> bool:
+        return self._connection is not None and self._connection.send(channel, payload)
 
-    async def request(self, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]) -> Answer:
+    async def request(
+        self, channel: Channel, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
+    ) -> Answer:
         if self._connection is None:
             raise PeerUnreachable(f"node {self._peer_id} is not connected")
-        return await self._connection.request(payload, timeout_ms, read)
+        return await self._connection.request(channel, payload, timeout_ms, read)
 
     def peer_is_up(self) -> None:
         """The peer was heard of: do not wait any longer before dialling it."""
@@ -294,7 +300,7 @@ class PeerLink:
             self._connection.drop_stranger()
 
     def close(self, reason: str) -> DialledConnection | None:
-        """Stop without a word to the handler; the connection that may still have to say its last, if there is one."""
+        """Stop, and tell no watcher; the connection that may still have to say its last, if there is one."""
         self._task.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -308,8 +314,9 @@ class PeerLink:
             if hello is None:
                 if self.is_refusing and self._loss_unexplained:
                     self._loss_unexplained = False
-                    logger.warning("peer gone node=%s peer=%s", self._node_id, self._peer_id)
-                    self._handler.peer_connection_lost(self._peer_id, refused=True)
+                    logger.warning("peer died node=%s peer=%s", self._node_id, self._peer_id)
+                    for watcher in self._local.watchers:
+                        watcher.peer_died(self._peer_id)
                 await self._pause(self._schedule.attempt_failed())
             else:
                 lasted_ms = await self._hold(connection, hello)
@@ -347,12 +354,14 @@ class PeerLink:
             self.address,
             hello.incarnation,
         )
-        self._handler.peer_connected(self._peer_id, hello.incarnation)
+        for watcher in self._local.watchers:
+            watcher.peer_connected(self._peer_id, hello.incarnation)
         reason = await connection.closed
         self._connection = None
         self._loss_unexplained = True
         logger.warning("peer lost node=%s peer=%s reason=%s", self._node_id, self._peer_id, reason)
-        self._handler.peer_connection_lost(self._peer_id, refused=False)
+        for watcher in self._local.watchers:
+            watcher.peer_connection_lost(self._peer_id)
         return (self._loop.time() - began) * 1000
 
     async def _pause(self, delay_ms: float) -> None:
@@ -371,6 +380,6 @@ class PeerLink:
             self._wake.set_result(None)
 
     def _report_failure(self, task: "asyncio.Task[None]") -> None:
-        """A handler that raised has stopped this link: that must not pass unseen."""
+        """A watcher that raised has stopped this link: that must not pass unseen."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._loop.call_exception_handler({"message": f"link to peer {self._peer_id} failed", "exception": error})

@@ -12,18 +12,22 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from quorate.kernel.ids import NodeId
+from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import PeerError, PeerProtocolError
-from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, encode_hello, encode_rejection
-from quorate.transport.peers.local import LocalPeer
-from quorate.transport.peers.stream import (
+from quorate.transport.peers.frames import (
+    Channel,
     FrameKind,
     Payload,
-    PeerStream,
-    encode_correlated,
+    encode_answer,
     encode_frame,
+    encode_message,
     payload_parts,
+    split_channel,
     split_correlation_id,
 )
+from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, encode_hello, encode_rejection
+from quorate.transport.peers.local import LocalPeer
+from quorate.transport.peers.stream import PeerStream
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +49,7 @@ class AcceptedConnection:
         self._local = local
         self._loop = local.loop
         self._config = local.config
-        self._handler = local.handler
+        self._channels = local.channels
         self._owner = owner
         #: Not a set, whose order differs from run to run.
         self._requests: dict[asyncio.Future[Payload], None] = {}
@@ -57,7 +61,7 @@ class AcceptedConnection:
         self.remote_host = ""
         self.closed: asyncio.Future[str] = local.loop.create_future()
 
-    def send(self, payload: Payload) -> bool:
+    def send(self, channel: Channel, payload: Payload) -> bool:
         """Say something to the peer on the connection that it opened; False if it was dropped."""
         parts = payload_parts(payload)
         size_bytes = sum(map(len, parts))
@@ -65,7 +69,7 @@ class AcceptedConnection:
             return False
         if not self._stream.outbox.has_room:
             return False
-        self._stream.send(encode_frame(FrameKind.MESSAGE, parts))
+        self._stream.send(encode_message(channel, parts))
         return True
 
     def review(self) -> None:
@@ -108,11 +112,12 @@ class AcceptedConnection:
             return
         match kind:
             case FrameKind.MESSAGE if self.is_known:
-                self._handler.message_received(self.peer_id, body)
+                self._channels.message_received(self.peer_id, *split_channel(body))
             case FrameKind.MESSAGE:
                 pass  # Not listened to. One that was removed, and comes back to join, does not know that yet.
             case FrameKind.REQUEST:
-                self._serve(self.peer_id, *split_correlation_id(body))
+                correlation_id, rest = split_correlation_id(body)
+                self._serve(Sender(self.peer_id, self.is_known), correlation_id, *split_channel(rest))
             case FrameKind.PING:
                 self._stream.send(encode_frame(FrameKind.PONG))
             case _:
@@ -143,14 +148,14 @@ class AcceptedConnection:
         self._stream.send(encode_frame(FrameKind.REJECT, (encode_rejection(rejection),)))
         self._stream.end(rejection.reason)
 
-    def _serve(self, peer_id: NodeId, correlation_id: int, payload: memoryview) -> None:
+    def _serve(self, sender: Sender, correlation_id: int, channel: Channel, payload: memoryview) -> None:
         config = self._config
         most = config.max_requests_in_flight if self.is_known else config.guest_max_requests_in_flight
         if len(self._requests) >= most:
             raise PeerProtocolError(f"more than {most} requests in flight")
         try:
             # A copy: the answer may take its time, and the next read overwrites the view.
-            answer = self._handler.request_received(peer_id, bytes(payload), is_known=self.is_known)
+            answer = self._channels.request_received(sender, channel, bytes(payload))
         except Exception as error:
             self._fail(correlation_id, error)
             return
@@ -180,7 +185,7 @@ class AcceptedConnection:
         if size_bytes > self._config.max_frame_bytes:
             self._fail(correlation_id, ValueError(f"an answer of {size_bytes} bytes is too large"))
         elif not self.closed.done():
-            self._stream.send(encode_correlated(FrameKind.RESPONSE, correlation_id, parts))
+            self._stream.send(encode_answer(FrameKind.RESPONSE, correlation_id, parts))
 
     def _fail(self, correlation_id: int, error: BaseException) -> None:
         if self.closed.done():
@@ -192,7 +197,7 @@ class AcceptedConnection:
             node_id = self._local.identity.node_id
             logger.error("peer request failed node=%s peer=%s", node_id, self.peer_id, exc_info=error)
         why = f"{type(error).__name__}: {error}"[:1000].encode()
-        self._stream.send(encode_correlated(FrameKind.FAILURE, correlation_id, (why,)))
+        self._stream.send(encode_answer(FrameKind.FAILURE, correlation_id, (why,)))
 
     def _check_introduced(self) -> None:
         if self.peer_id is None:
@@ -243,10 +248,10 @@ class PeerListener:
             if connection.is_known:
                 self._guests.pop(connection, None)
 
-    def send(self, node_id: NodeId, payload: Payload) -> bool:
+    def send(self, node_id: NodeId, channel: Channel, payload: Payload) -> bool:
         """Say something to a peer on the connection that it opened; False if it was dropped."""
         connection = self._by_peer.get(node_id)
-        return connection is not None and connection.send(payload)
+        return connection is not None and connection.send(channel, payload)
 
     def connection_opened(self, connection: AcceptedConnection) -> None:
         self._connections[connection] = None

@@ -3,23 +3,20 @@
 import asyncio
 
 from quorate.kernel.ids import NO_DIRECTORY, NodeId
+from quorate.transport.peers.channels import Channels, LinkWatcher, Nobody, PeerDirectory
 from quorate.transport.peers.config import PeerConfig, PeerIdentity
-from quorate.transport.peers.handler import PeerHandler
 from quorate.transport.peers.hello import Hello, RefusalLog, Rejection, objection
 
 
 class LocalPeer:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        identity: PeerIdentity,
-        config: PeerConfig,
-        handler: PeerHandler,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, identity: PeerIdentity, config: PeerConfig) -> None:
         self.loop = loop
         self.identity = identity
         self.config = config
-        self.handler = handler
+        self.directory: PeerDirectory = Nobody()
+        self.channels = Channels()
+        #: In the order in which they are told.
+        self.watchers: list[LinkWatcher] = []
         self.refusals = RefusalLog(identity, loop.time)
 
     def hello_to(self, node_id: NodeId, *, is_known: bool = True) -> Hello:
@@ -29,11 +26,11 @@ class LocalPeer:
             target_id=node_id,
             incarnation=self.identity.incarnation,
             directory_id=self.identity.directory_id if is_known else NO_DIRECTORY,
-            target_directory_id=self.handler.directory_of(node_id) if is_known else NO_DIRECTORY,
+            target_directory_id=self.directory.directory_of(node_id) if is_known else NO_DIRECTORY,
         )
 
     def objection(self, hello: Hello, expected: NodeId | None = None) -> Rejection | None:
-        return objection(hello, self.identity, expected, self.handler.directory_of(hello.node_id))
+        return objection(hello, self.identity, expected, self.directory.directory_of(hello.node_id))
 
     def is_known(self, hello: Hello) -> bool:
         """Whether the sender belongs to the cluster: its metadata has it, or it knows this node by its data folder.
@@ -41,4 +38,4 @@ class LocalPeer:
         The latter is for who joined while this node was away, as it cannot have heard of that.
         """
         names_this_folder = hello.target_directory_id == self.identity.directory_id != NO_DIRECTORY
-        return names_this_folder or self.handler.knows(hello.node_id)
+        return names_this_folder or self.directory.knows(hello.node_id)

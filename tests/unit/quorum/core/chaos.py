@@ -1,7 +1,7 @@
 """What goes wrong in a simulated quorum, and what it is asked meanwhile: all by the seed."""
 
 from quorate.quorum.core.events import (
-    PeerConnectionLost,
+    PeerDied,
     PeerReachable,
     Propose,
     ProposeMembership,
@@ -156,7 +156,7 @@ class Chaos:
         """A notice that may be wrong: nothing unsafe may come of it."""
         peer = self._random.choice(list(self.simulation.nodes))
         node = self._random.choice(list(self.simulation.nodes.values()))
-        node.step(PeerConnectionLost(now_ms=self.simulation.now_ms, peer=peer))
+        node.step(PeerDied(now_ms=self.simulation.now_ms, peer=peer))
 
     def _reach_peer(self) -> None:
         """Likewise."""

@@ -31,7 +31,7 @@ from quorate.quorum.core.entries import Snapshot
 from quorate.quorum.core.events import (
     Compact,
     MessageReceived,
-    PeerConnectionLost,
+    PeerDied,
     PeerReachable,
     Propose,
     ProposeMembership,
@@ -133,7 +133,7 @@ class Conversation:
         self._cut.clear()
 
     def _do_lose(self, name: str, peer: str) -> None:
-        self._step(_id(name), PeerConnectionLost(now_ms=self._now_ms, peer=_id(peer)))
+        self._step(_id(name), PeerDied(now_ms=self._now_ms, peer=_id(peer)))
 
     def _do_reach(self, name: str, peer: str) -> None:
         self._step(_id(name), PeerReachable(now_ms=self._now_ms, peer=_id(peer)))

@@ -11,7 +11,7 @@ from quorate.quorum.core.entries import Entry, EntryKind, HardState, InvariantBr
 from quorate.quorum.core.events import (
     Compact,
     MessageReceived,
-    PeerConnectionLost,
+    PeerDied,
     PeerReachable,
     Propose,
     ProposeMembership,
@@ -400,7 +400,7 @@ def test_node_that_reaches_only_a_minority_waits() -> None:
     waits_until_ms = node.next_deadline_ms
 
     node.step(PeerReachable(now_ms=0, peer=TWO))
-    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+    node.step(PeerDied(now_ms=0, peer=TWO))
     node.step(PeerReachable(now_ms=0, peer=THREE))
 
     assert node.next_deadline_ms == waits_until_ms
@@ -425,7 +425,7 @@ def test_pre_vote_that_came_before_the_news_of_the_leaders_end_is_answered_with_
     receive(node, pre_vote)
     assert not carry_out(node)
 
-    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+    node.step(PeerDied(now_ms=0, peer=TWO))
     answers = [message for ready in carry_out(node) for message in ready.messages]
     assert [(each.receiver, each.granted) for each in answers if isinstance(each, VoteResponse)] == [(THREE, True)]
 
@@ -437,6 +437,6 @@ def test_pre_vote_of_an_earlier_term_is_not_dug_up() -> None:
     receive(node, append_from_leader(0, leader=TWO, term=2))
     carry_out(node)
 
-    node.step(PeerConnectionLost(now_ms=0, peer=TWO))
+    node.step(PeerDied(now_ms=0, peer=TWO))
 
     assert not [message for ready in carry_out(node) for message in ready.messages]

@@ -5,11 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.transport.peers.errors import PeerProtocolError
-from quorate.transport.peers.stream import (
+from quorate.transport.peers.frames import (
+    Channel,
     FrameKind,
-    encode_correlated,
+    encode_answer,
     encode_frame,
+    encode_message,
+    encode_request,
     payload_parts,
+    split_channel,
     split_correlation_id,
     split_kind,
 )
@@ -31,23 +35,46 @@ def test_frame_comes_back_as_it_was(kind: FrameKind, parts: list[bytes]) -> None
     assert bytes(payload) == b"".join(parts)
 
 
-@given(correlation_id=st.integers(0, 2**64 - 1), parts=PAYLOADS)
-def test_correlated_frame_comes_back_as_it_was(correlation_id: int, parts: list[bytes]) -> None:
-    frame = without_length(b"".join(encode_correlated(FrameKind.REQUEST, correlation_id, parts)))
-    kind, body = split_kind(frame)
-    read_correlation_id, payload = split_correlation_id(body)
+@given(channel=st.sampled_from(Channel), parts=PAYLOADS)
+def test_message_comes_back_as_it_was(channel: Channel, parts: list[bytes]) -> None:
+    kind, body = split_kind(without_length(b"".join(encode_message(channel, parts))))
+    read_channel, payload = split_channel(body)
+
+    assert (kind, read_channel, bytes(payload)) == (FrameKind.MESSAGE, channel, b"".join(parts))
+
+
+@given(correlation_id=st.integers(0, 2**64 - 1), channel=st.sampled_from(Channel), parts=PAYLOADS)
+def test_request_comes_back_as_it_was(correlation_id: int, channel: Channel, parts: list[bytes]) -> None:
+    kind, body = split_kind(without_length(b"".join(encode_request(correlation_id, channel, parts))))
+    read_correlation_id, rest = split_correlation_id(body)
+    read_channel, payload = split_channel(rest)
 
     assert kind is FrameKind.REQUEST
+    assert (read_correlation_id, read_channel) == (correlation_id, channel)
+    assert bytes(payload) == b"".join(parts)
+
+
+@given(correlation_id=st.integers(0, 2**64 - 1), parts=PAYLOADS)
+def test_answer_comes_back_as_it_was(correlation_id: int, parts: list[bytes]) -> None:
+    kind, body = split_kind(without_length(b"".join(encode_answer(FrameKind.RESPONSE, correlation_id, parts))))
+    read_correlation_id, payload = split_correlation_id(body)
+
+    assert kind is FrameKind.RESPONSE
     assert read_correlation_id == correlation_id
     assert bytes(payload) == b"".join(parts)
 
 
-def test_frame_layout_is_length_kind_correlation_id_payload() -> None:
-    assert b"".join(encode_frame(FrameKind.MESSAGE, [b"ab"])) == b"\x00\x00\x00\x03\x03ab"
-    assert (
-        b"".join(encode_correlated(FrameKind.RESPONSE, 9, [b"ab"]))
-        == b"\x00\x00\x00\x0b\x05\x00\x00\x00\x00\x00\x00\x00\x09ab"
-    )
+def test_frame_layout_is_length_kind_correlation_id_channel_payload() -> None:
+    correlation = b"\x00\x00\x00\x00\x00\x00\x00\x09"
+    assert b"".join(encode_message(Channel.RAFT, [b"ab"])) == b"\x00\x00\x00\x04\x03\x01ab"
+    assert b"".join(encode_request(9, Channel.KAFKA, [b"ab"])) == b"\x00\x00\x00\x0c\x04" + correlation + b"\x05ab"
+    assert b"".join(encode_answer(FrameKind.RESPONSE, 9, [b"ab"])) == b"\x00\x00\x00\x0b\x05" + correlation + b"ab"
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00", b"\x06rest", b"\xff"])
+def test_a_channel_that_there_is_not_is_refused(body: bytes) -> None:
+    with pytest.raises(PeerProtocolError):
+        split_channel(memoryview(body))
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", b"\x09", b"\xff\x00"])

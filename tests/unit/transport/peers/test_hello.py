@@ -43,17 +43,20 @@ def test_rejection_comes_back_as_it_was() -> None:
     assert decode_rejection(memoryview(encode_rejection(rejection))) == rejection
 
 
-def test_hello_of_another_version_is_refused_by_name_not_as_garbage() -> None:
-    answer = decode_hello(memoryview(b"\x00\x09 in a format of the future"))
+@pytest.mark.parametrize("version", [b"\x00\x04", b"\x00\x09"], ids=["without channels", "of the future"])
+def test_hello_of_another_version_is_refused_by_name_not_as_garbage(version: bytes) -> None:
+    answer = decode_hello(memoryview(version + b" in another format"))
 
     assert isinstance(answer, Rejection)
     assert answer.reason == RejectReason.UNKNOWN_VERSION
+    assert str(version[1]) in answer.message
+    assert "only 5" in answer.message
 
 
 @given(st.binary(max_size=60))
 def test_garbage_is_never_a_hello(garbage: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        decode_hello(memoryview(b"\x00\x04" + garbage))
+        decode_hello(memoryview(b"\x00\x05" + garbage))
 
 
 UNREADABLE = pytest.mark.parametrize(
@@ -66,7 +69,7 @@ UNREADABLE = pytest.mark.parametrize(
 @UNREADABLE
 def test_hello_that_raises_other_errors_than_malformed_ones_is_refused_too(garbage: bytes) -> None:
     with pytest.raises(PeerProtocolError):
-        decode_hello(memoryview(b"\x00\x04" + garbage))
+        decode_hello(memoryview(b"\x00\x05" + garbage))
 
 
 @UNREADABLE

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.transport.peers.config import PeerConfig
+from quorate.transport.peers.frames import FRAME_OVERHEAD_BYTES, FrameKind, encode_frame
 from quorate.transport.peers.hello import MAX_HELLO_BYTES
-from quorate.transport.peers.stream import FRAME_OVERHEAD_BYTES, FrameKind, PeerStream, encode_frame
+from quorate.transport.peers.stream import PeerStream
 from tests.unit.transport.peer_ends import FakeTransport, RecordingOwner, SteppedLoop, feed
 
 CONFIG = PeerConfig(max_frame_bytes=1000_000, queue_max_bytes=1000, queue_max_messages=5, silence_timeout_ms=10_000)

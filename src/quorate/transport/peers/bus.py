@@ -1,4 +1,7 @@
-"""A node's connections to all its peers: opaque messages and requests, in order per peer, no peer waiting for another.
+"""The peer bus: a node's connections to all its peers, and the channels on them, one for each part that has peers.
+
+Messages and requests are opaque, in order per peer, and no peer waits for another. Whoever takes them registers before
+the bus starts; only what a node cannot have before it has joined the cluster, its replicas, answers later.
 
 Each node dials every peer it knows and says there what it has to say; answers come back on the same connection. Between
 two nodes there are therefore two connections, one for each to speak on. To a peer that cannot be dialled, as nobody
@@ -13,30 +16,28 @@ from typing import TypeVar
 
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
+from quorate.transport.peers.channels import LinkWatcher, MessageHandler, PeerDirectory, RequestHandler
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import PeerUnreachable
-from quorate.transport.peers.handler import PeerHandler
+from quorate.transport.peers.frames import Channel, Payload
 from quorate.transport.peers.hello import Hello
 from quorate.transport.peers.link import DialledConnection, PeerLink
 from quorate.transport.peers.listener import AcceptedConnection, PeerListener
 from quorate.transport.peers.local import LocalPeer
-from quorate.transport.peers.stream import Payload
+from quorate.transport.reserved_address import listen_error
 
 Answer = TypeVar("Answer")
 
 _WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
-class Peers:
+class PeerBus:
+    """A node without peers has one that never starts: it reaches nobody."""
+
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        random: Random,
-        identity: PeerIdentity,
-        config: PeerConfig,
-        handler: PeerHandler,
+        self, loop: asyncio.AbstractEventLoop, random: Random, identity: PeerIdentity, config: PeerConfig
     ) -> None:
-        self._local = LocalPeer(loop, identity, config, handler)
+        self._local = LocalPeer(loop, identity, config)
         self._random = random
         self._listener = PeerListener(self._local, self._introduced)
         self._addresses: dict[NodeId, Address] = {}
@@ -47,13 +48,32 @@ class Peers:
     def port(self) -> int:
         return self._listener.port
 
-    async def start(self, host: str, port: int, advertised: Address | None = None) -> None:
+    def know_by(self, directory: PeerDirectory) -> None:
+        """Let in, and hear, whom the directory knows."""
+        self._local.directory = directory
+
+    def watch_links(self, watcher: LinkWatcher) -> None:
+        """Tell of the links, after those who have been told for longer."""
+        self._local.watchers.append(watcher)
+
+    def take_messages(self, channel: Channel, handler: MessageHandler) -> None:
+        self._local.channels.take_messages(channel, handler)
+
+    def answer_requests(self, channel: Channel, handler: RequestHandler, *, of_guests: bool = False) -> None:
+        """``of_guests``: also of nodes that do not belong to the cluster yet."""
+        self._local.channels.answer_requests(channel, handler, of_guests=of_guests)
+
+    async def start(self, listen: Address, advertised: Address | None = None) -> None:
         """Listen, on any free port where it is 0, and dial the peers."""
-        if advertised is None and host in _WILDCARD_HOSTS:
+        if advertised is None and listen.host in _WILDCARD_HOSTS:
             raise QuorateError(
-                f"the peer listener is bound to every interface ({host!r}): say which address the peers should dial"
+                f"the peer listener is bound to every interface ({listen.host!r}): "
+                "say which address the peers should dial"
             )
-        await self._listener.start(host, port)
+        try:
+            await self._listener.start(listen.host, listen.port)
+        except OSError as error:
+            raise listen_error(listen, error, "for peers") from None
         self._running = True
         self._update_links()
 
@@ -80,28 +100,33 @@ class Peers:
         for link in self._links.values():
             link.drop_stranger()
 
-    def send(self, node_id: NodeId, payload: Payload) -> bool:
+    def send(self, channel: Channel, node_id: NodeId, payload: Payload) -> bool:
         """Queue a message; False if it was dropped, because there is no link or its queue is full.
 
         The buffers are not copied: leave them as they are.
         """
         link = self._links.get(node_id)
         if link is None or not link.is_connected:
-            return self._listener.send(node_id, payload)
-        return link.send(payload)
+            return self._listener.send(node_id, channel, payload)
+        return link.send(channel, payload)
 
-    async def request(self, node_id: NodeId, payload: Payload, timeout_ms: float) -> bytes:
+    async def request(self, channel: Channel, node_id: NodeId, payload: Payload, timeout_ms: float) -> bytes:
         """The peer's answer; ``PeerUnreachable`` if it was not sent, ``OutcomeUnknown`` if it may have been."""
-        return await self.request_and_read(node_id, payload, timeout_ms, bytes)
+        return await self.request_and_read(channel, node_id, payload, timeout_ms, bytes)
 
     async def request_and_read(
-        self, node_id: NodeId, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
+        self,
+        channel: Channel,
+        node_id: NodeId,
+        payload: Payload,
+        timeout_ms: float,
+        read: Callable[[memoryview], Answer],
     ) -> Answer:
         """The same, for what ``read`` makes of the answer as it comes: the view holds no longer than that."""
         link = self._links.get(node_id)
         if link is None:
             raise PeerUnreachable(f"node {node_id} is not a known peer")
-        return await link.request(payload, timeout_ms, read)
+        return await link.request(channel, payload, timeout_ms, read)
 
     def is_connected(self, node_id: NodeId) -> bool:
         link = self._links.get(node_id)
