@@ -59,7 +59,7 @@ from quorate.replication.integrity.range_server import RangeServer
 from quorate.replication.integrity.scrub import Scrub, ScrubSettings
 from quorate.replication.partitions import Partitions, PartitionsConfig
 from quorate.replication.replication import Replication
-from quorate.storage.closing import DELETED_SUFFIX
+from quorate.storage.partition_folders import DELETED_SUFFIX
 from quorate.storage.reserve import Reserve, ReservedDisk
 from quorate.transport.peers.bus import PeerBus
 from quorate.transport.peers.config import PeerConfig, PeerIdentity

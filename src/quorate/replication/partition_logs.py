@@ -16,10 +16,9 @@ from quorate.kernel.ports import Disk
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.replication.log_jobs import LogJobs
 from quorate.storage.checkpoints import read_topic_id
-from quorate.storage.closing import remove_logs, set_aside
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
-from quorate.storage.partition_folders import partition_folder, partition_index
+from quorate.storage.partition_folders import partition_folder, partition_index, remove_logs, set_aside
 
 logger = logging.getLogger(__name__)
 

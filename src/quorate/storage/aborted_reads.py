@@ -6,7 +6,7 @@ from operator import attrgetter
 from quorate.kernel.ids import Offset
 from quorate.storage.reading import LogSlice, UncheckedSegment
 from quorate.storage.state import LogState
-from quorate.storage.transaction_index import AbortedTransaction
+from quorate.storage.transactions import AbortedTransaction
 
 
 def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:

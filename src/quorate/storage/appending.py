@@ -24,10 +24,10 @@ from quorate.records.control import TransactionEnd, build_end_transaction_marker
 from quorate.records.errors import CorruptBatch
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import SealedSegment
-from quorate.storage.index_repair import seal
-from quorate.storage.producer_snapshot import encode_snapshot
+from quorate.storage.producer_snapshots import encode_snapshot
 from quorate.storage.producer_state import ProducedBatch
 from quorate.storage.segment import NO_TIMESTAMP, PlacedBatch, Segment
+from quorate.storage.segment_recovery import seal
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import check_timestamps
 

@@ -13,16 +13,22 @@ from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.kernel.ports import Buffer, Disk, DiskFile
 from quorate.records.batch import BatchHeader, read_header
 from quorate.storage.batch_scan import read_batches
-from quorate.storage.cleaned_transactions import CleanedTransactions
-from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_aborted, compact_batch, compact_marker
+from quorate.storage.compaction import (
+    CleanedTransactions,
+    CompactionRules,
+    LatestOffsets,
+    compact_aborted,
+    compact_batch,
+    compact_marker,
+)
 from quorate.storage.config import LogConfig
-from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
+from quorate.storage.file_names import CLEANED
 from quorate.storage.reading import require_checked
 from quorate.storage.segment import PlacedBatch, Segment
 from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState
-from quorate.storage.swap import carry_out_swap, decide_swap
-from quorate.storage.transaction_index import AbortedTransaction
+from quorate.storage.swap import swap_in
+from quorate.storage.transactions import AbortedTransaction
 
 _MAX_KEYS = 1_000_000  # About 150 bytes each; a round that has seen as many stops there.
 _WRITE_BYTES = 1 << 20
@@ -271,23 +277,3 @@ def _add(segment: Segment, pending: list[Buffer], batch: memoryview | bytes, ind
     if sum(map(len, pending)) >= _WRITE_BYTES:
         segment.file.append(pending)
         pending.clear()
-
-
-def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
-    """Put a segment that was made aside, complete and synced, in the place of those that it stands for."""
-    base_offset = made.base_offset
-    decide_swap(state.disk, state.directory, base_offset)
-    bases = [segment.base_offset for segment in replaced]
-    carry_out_swap(state.disk, state.directory, base_offset, bases, state.segments.next_base_after(replaced[-1]))
-    for suffix in (OFFSET_INDEX, TIME_INDEX, CHECKSUMS):
-        state.disk.rename(
-            path_of(state.directory, base_offset, suffix + CLEANED), path_of(state.directory, base_offset, suffix)
-        )
-    new = Segment(state.disk, state.directory, base_offset, is_new=False)
-    new.size_bytes = new.summed_up_bytes = made.size_bytes
-    new.is_sealed = True
-    for segment in replaced:
-        segment.release()
-    made.release()
-    state.segments.replace(replaced, [new])
-    return new

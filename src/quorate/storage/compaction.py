@@ -1,14 +1,18 @@
 """Which records of a compacted log stay: the latest of each key, and tombstones and markers for a while.
 
 Tombstones get a horizon in the first round that meets them and go after it (KIP-534); so do transaction markers once
-nothing of their transaction is left.
+nothing of their transaction is left. Only what is stable is compacted, so every transaction that is met has ended. The
+records of an aborted one go at once, and supersede nothing. A marker must stay as long as a batch of its transaction
+does: without it the batch would belong to whatever its producer wrote next.
 
 Offsets never change. A batch from which nothing goes is kept byte for byte; otherwise it is built again, sparse, with
 its codec. A batch that loses all its records is kept as a bare header where it tells something that nothing else does.
 """
 
-from collections.abc import Container, Mapping
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Mapping
 from hashlib import blake2b
+from operator import attrgetter
 
 import msgspec
 
@@ -17,10 +21,12 @@ from quorate.records.attributes import TimestampType
 from quorate.records.batch import BatchHeader
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_keys, iterate_records
+from quorate.storage.transactions import AbortedTransaction
 
 _DIGEST_BYTES = 20
 _NOWHERE = Offset(-1)
 _MAX_TIMESTAMP_MS = 2**63 - 1
+_FIRST_OFFSET = attrgetter("first_offset")
 
 
 class LatestOffsets:
@@ -134,3 +140,44 @@ def _rebuild(records: list[Record], header: BatchHeader, horizon_ms: int | None)
 
 def _short(key: bytes) -> bytes:
     return key if len(key) <= _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+class CleanedTransactions:
+    """For one pass over the log, from its start on."""
+
+    __slots__ = ("_aborted", "_met")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._aborted: dict[ProducerId, list[AbortedTransaction]] = {}
+        for transaction in sorted(aborted, key=_FIRST_OFFSET):
+            self._aborted.setdefault(transaction.producer_id, []).append(transaction)
+        # Producers with a batch since their last marker.
+        self._met: set[ProducerId] = set()
+
+    def meet(self, header: BatchHeader) -> bool:
+        """Whether a batch of records was aborted."""
+        if not header.is_transactional:
+            return False
+        self._met.add(header.producer_id)
+        return self._aborted_with(header.producer_id, header.base_offset) is not None
+
+    def meet_marker(self, header: BatchHeader) -> bool:
+        """Whether a marker has done its work: nothing of its transaction was met."""
+        has_batches = header.producer_id in self._met
+        self._met.discard(header.producer_id)
+        return not has_batches
+
+    def ended_at(self, header: BatchHeader) -> AbortedTransaction | None:
+        """The aborted transaction that the marker ended, if it is known to have had records."""
+        transaction = self._aborted_with(header.producer_id, header.base_offset)
+        return transaction if transaction is not None and transaction.last_offset == header.base_offset else None
+
+    def _aborted_with(self, producer_id: ProducerId, offset: Offset) -> AbortedTransaction | None:
+        """The aborted transaction of the producer that the offset is in; its transactions never overlap."""
+        transactions = self._aborted.get(producer_id)
+        if transactions is None:
+            return None
+        index = bisect_right(transactions, offset, key=_FIRST_OFFSET)
+        if index == 0 or transactions[index - 1].last_offset < offset:
+            return None
+        return transactions[index - 1]

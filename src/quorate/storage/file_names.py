@@ -5,8 +5,6 @@ mark the steps of a compaction: ``.cleaned`` is not finished and worth nothing, 
 what it was made from.
 """
 
-from hashlib import sha256
-
 from quorate.kernel.ids import Offset
 
 LOG = ".log"
@@ -27,8 +25,6 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 _OFFSET_DIGITS = 20
-_MAX_NAME_BYTES = 255  # On every file system that matters.
-_DIGEST_CHARS = 16
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -54,17 +50,3 @@ def offset_of(name: str, suffix: str) -> Offset | None:
 
 def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def with_suffix(directory: str, suffix: str) -> str:
-    """The path of the folder under another name, which no other folder has with this suffix.
-
-    Where its own would be too long for a disk, a digest of it stands in place of its end: the partitions of the longest
-    topic names differ only there.
-    """
-    parent, _, name = directory.rpartition("/")
-    room = _MAX_NAME_BYTES - len(suffix)
-    if len(name) > room:
-        digest = sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]
-        name = f"{name[: room - _DIGEST_CHARS - 1]}.{digest}"
-    return f"{parent}/{name}{suffix}"

@@ -17,29 +17,31 @@ from quorate.storage import (
     appending,
     cleaner,
     reading,
-    retention,
     segment_checks,
     segment_repair,
     small_files,
     timestamps,
-    truncation,
+    trimming,
 )
 from quorate.storage.appending import AppendInfo
-from quorate.storage.checkpoints import EpochStart, write_topic_id
+from quorate.storage.checkpoints import EpochStart, write_epochs, write_topic_id
 from quorate.storage.cleaner import CleanedLog, CleaningPlan
-from quorate.storage.closing import close, delete, release
 from quorate.storage.config import LogConfig
 from quorate.storage.damage import DamagedRange
+from quorate.storage.file_names import LEADER_EPOCH_CHECKPOINT, PRODUCER_SNAPSHOT, path_of
+from quorate.storage.partition_folders import remove_logs
+from quorate.storage.producer_snapshots import encode_snapshot
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.reading import LogSlice
 from quorate.storage.recovery import RecoverySummary, recover
 from quorate.storage.segment import Segment
 from quorate.storage.segment_checks import SegmentCheck, SegmentReport
 from quorate.storage.segment_checksums import SummedLog
+from quorate.storage.segment_recovery import seal
 from quorate.storage.segment_repair import RepairedSegment, RepairPlan
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import TimeProbe
-from quorate.storage.transaction_index import AbortedTransaction
+from quorate.storage.transactions import AbortedTransaction
 
 
 class PartitionLog:
@@ -219,25 +221,25 @@ class PartitionLog:
     def truncate_to(self, offset: Offset) -> None:
         self._state.require_usable()
         with self._state.disk_failures_are_final():
-            truncation.truncate_to(self._state, offset)
+            trimming.truncate_to(self._state, offset)
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         self._state.require_usable()
         with self._state.disk_failures_are_final():
-            truncation.truncate_fully_and_start_at(self._state, offset)
+            trimming.truncate_fully_and_start_at(self._state, offset)
 
     def delete_records_before(self, offset: Offset) -> None:
         """Move the start of the log up, durably. Raises OFFSET_OUT_OF_RANGE beyond the end."""
         self._state.require_usable()
         with self._state.disk_failures_are_final():
-            retention.delete_records_before(self._state, offset)
+            trimming.delete_records_before(self._state, offset)
 
     def apply_retention(self, now_ms: int, *, up_to_offset: Offset | None = None) -> list[Offset]:
         """Delete segments by age and size, below ``up_to_offset`` (a high watermark); the base offsets of those."""
         self._state.require_usable()
         with self._state.disk_failures_are_final():
             limit = self._state.log_end_offset if up_to_offset is None else up_to_offset
-            return retention.apply_retention(self._state, now_ms, limit)
+            return trimming.apply_retention(self._state, now_ms, limit)
 
     def plan_cleaning(self, now_ms: int, *, up_to_offset: Offset | None = None) -> CleaningPlan | None:
         """What to compact now, below ``up_to_offset`` (a high watermark), for ``cleaner.clean`` in a worker thread."""
@@ -300,14 +302,35 @@ class PartitionLog:
 
     def close(self) -> None:
         """Leave everything durable and complete, so that the next open has nothing to check."""
-        self._state.require_usable()
-        with self._state.disk_failures_are_final():
-            close(self._state)
+        state = self._state
+        state.require_usable()
+        with state.disk_failures_are_final():
+            active = state.segments.active
+            if active.is_created:
+                seal(active, state.log_end_offset, state.config.index_interval_bytes)
+                for file in active.files():
+                    file.sync()
+                state.durability.note_file_created()
+            state.durability.sync(state.tail)
+            if active.is_created:
+                # The checksums of the other segments are written by the scrub, at its own pace.
+                segment_checks.sum_up(state, active, state.log_end_offset)
+            if state.durability.recovery_point < state.log_end_offset:
+                self._checkpoint(state.log_end_offset)
+            self.release()
+
+    def _checkpoint(self, end: Offset) -> None:
+        state = self._state
+        state.disk.replace(path_of(state.directory, end, PRODUCER_SNAPSHOT), encode_snapshot(state.producers))
+        write_epochs(state.disk, f"{state.directory}/{LEADER_EPOCH_CHECKPOINT}", state.epochs.entries())
+        state.durability.checkpoint(end)
 
     def release(self) -> None:
         """Hold no file open any more: the log is about to be removed, or nobody uses it now."""
-        release(self._state)
+        for segment in self._state.segments:
+            segment.release()
 
     def delete(self) -> None:
         """Take the folder out of the way in one step and remove it; what is half removed is never taken for a log."""
-        delete(self._state)
+        self.release()
+        remove_logs(self._state.disk, [self._state.directory])

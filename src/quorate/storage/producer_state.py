@@ -16,8 +16,7 @@ from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, Produce
 from quorate.records.attributes import CONTROL_MASK, TRANSACTIONAL_MASK
 from quorate.records.batch import BatchHeader
 from quorate.records.control import EndTransactionMarker, TransactionEnd
-from quorate.storage.open_transactions import OpenTransactions
-from quorate.storage.transaction_index import AbortedTransaction
+from quorate.storage.transactions import AbortedTransaction, OpenTransactions
 
 BATCHES_PER_PRODUCER = 5  # What a client may have in flight (max.in.flight.requests.per.connection).
 NO_SEQUENCE = -1

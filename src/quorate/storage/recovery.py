@@ -33,20 +33,18 @@ from quorate.storage.file_names import (
     parent_of,
     path_of,
 )
-from quorate.storage.index_repair import find_unreadable, indexes_are_usable, rebuild_indexes
-from quorate.storage.producer_recovery import (
+from quorate.storage.producer_snapshots import (
     rebuild_from_what_is_sound,
     rebuild_producers,
     remove_snapshots,
     remove_stale_snapshots,
 )
 from quorate.storage.producer_state import ProducerStates
-from quorate.storage.segment import Segment
-from quorate.storage.segment_recovery import recover_segment
-from quorate.storage.segments import Segments
+from quorate.storage.segment import Segment, Segments
+from quorate.storage.segment_recovery import find_unreadable, indexes_are_usable, rebuild_indexes, recover_segment
 from quorate.storage.state import LogState
 from quorate.storage.swap import finish_swaps
-from quorate.storage.transaction_index import TransactionIndex
+from quorate.storage.transactions import TransactionIndex
 
 
 class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):

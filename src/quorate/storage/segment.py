@@ -1,10 +1,11 @@
-"""One segment of a log: a file of batches, its two sparse indexes, and the transactions that were aborted in it.
+"""One segment of a log, a file of batches with its indexes; and the segments of a log in their order.
 
 A segment is changed only at its end, and only while it is the active one. Its file is opened when it is first needed
-and let go of when the segment is removed; whoever still reads from the file keeps it open.
+and let go of when the segment is removed; a reader that still holds the file keeps it open.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from quorate.storage.damage import DamagedRange, sound_parts
 from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
 from quorate.storage.indexes import OffsetIndex, TimeIndex
 from quorate.storage.segment_checksums import SegmentChecksums, indexes_match, read_checksums, transactions_match
-from quorate.storage.transaction_index import TransactionIndex
+from quorate.storage.transactions import TransactionIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _MAX_NEXT_READS = 64
@@ -294,3 +295,67 @@ class Segment:
         self.transaction_index.remove()
         self._disk.remove(self.path)
         self._disk.remove(self.checksums_path)
+
+
+class Segments:
+    __slots__ = ("_bases", "_segments")
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in self._segments]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def holding(self, offset: Offset) -> Segment:
+        """The segment whose range the offset is in; the first one for offsets before all."""
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1)]
+
+    def starting_from(self, offset: Offset) -> list[Segment]:
+        """The segment that holds the offset and all after it."""
+        return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
+
+    def up_to(self, offset: Offset) -> list[Segment]:
+        """All segments that start before the offset."""
+        return self._segments[: bisect_left(self._bases, offset)]
+
+    def based_above(self, offset: Offset) -> list[Segment]:
+        return self._segments[bisect_right(self._bases, offset) :]
+
+    def next_base_after(self, segment: Segment) -> Offset | None:
+        """Where the segment after this one starts; None for the active one."""
+        index = bisect_right(self._bases, segment.base_offset)
+        return self._bases[index] if index < len(self._bases) else None
+
+    def next_after(self, segment: Segment) -> Segment | None:
+        index = bisect_right(self._bases, segment.base_offset)
+        return self._segments[index] if index < len(self._segments) else None
+
+    def with_ends(self, log_end_offset: Offset) -> list[tuple[Segment, Offset]]:
+        """Each segment with the offset at which the next one starts."""
+        return list(zip(self._segments, [*self._bases[1:], log_end_offset], strict=True))
+
+    def add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        """Put ``new`` where ``old``, which stand next to each other, have been."""
+        first = bisect_left(self._bases, old[0].base_offset)
+        self._segments[first : first + len(old)] = new
+        self._bases[first : first + len(old)] = [segment.base_offset for segment in new]

@@ -1,9 +1,12 @@
-"""Making the files of a segment anew where they have rotted: from what is sound of them, and from another replica.
+"""Making the damaged files of a segment anew: from what is sound of them, and from another replica.
 
 ``plan_repair`` and ``install`` belong to the loop's thread, ``repair`` to a worker's. It reads through handles of its
 own and writes only files that the log does not know yet. A log that has damage is written again, whole, and takes the
 place of the old one as a compacted segment does; its sound batches stay as they are, byte for byte. Damaged indexes are
 made from the log, and aborted transactions by replaying it.
+
+``Replacement`` judges the batches of another replica. An epoch has one leader, which gives an offset once: a batch of
+the right offset and epoch, whose CRC is right, is the one that was here.
 """
 
 from collections.abc import Sequence
@@ -12,18 +15,20 @@ from typing import NamedTuple
 import msgspec
 
 from quorate.kernel.ids import Offset
-from quorate.kernel.ports import Disk, DiskFile
+from quorate.kernel.ports import Buffer, Disk, DiskFile
+from quorate.records.batch import check_crc, read_batches
+from quorate.records.errors import CorruptBatch
 from quorate.storage.appending import roll
 from quorate.storage.batch_scan import scan_headers
-from quorate.storage.cleaner import swap_in
-from quorate.storage.damage import DamagedRange, sound_parts
+from quorate.storage.checkpoints import EpochStart
+from quorate.storage.damage import DamagedRange, epoch_at, sound_parts
 from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
-from quorate.storage.producer_recovery import rebuild_producers
-from quorate.storage.segment import PlacedBatch, Segment
+from quorate.storage.producer_snapshots import rebuild_producers
+from quorate.storage.segment import PlacedBatch, Segment, Segments
 from quorate.storage.segment_checks import CheckedSegment, SegmentReport, is_current, subject_of
 from quorate.storage.segment_checksums import SummedLog, write_checksums
-from quorate.storage.segments import Segments
 from quorate.storage.state import LogState
+from quorate.storage.swap import swap_in
 
 _COPY_BYTES = 1 << 20
 
@@ -172,3 +177,47 @@ def _summed(subject: CheckedSegment, made: Segment) -> SummedLog:
         end_offset=subject.end_offset,
         suffix=CLEANED,
     )
+
+
+class Replacement:
+    """The batches of one damaged range, as they come."""
+
+    def __init__(self, damaged: DamagedRange, epochs: Sequence[EpochStart], *, may_have_holes: bool) -> None:
+        self._damaged = damaged
+        self._epochs = epochs
+        self._may_have_holes = may_have_holes
+        #: What is wanted next.
+        self.next_offset = damaged.first_offset
+
+    def take(self, records: Buffer) -> memoryview:
+        """The part of the records that belongs in the range; ``CorruptBatch`` where they are not what was there."""
+        view = memoryview(records)
+        first, end = len(view), 0
+        for position, header in read_batches(view):
+            check_crc(view, position, header)
+            if header.next_offset <= self._damaged.first_offset or header.base_offset >= self._damaged.end_offset:
+                continue  # A slice starts with the batch that holds its first offset.
+            expected = epoch_at(self._epochs, header.base_offset)
+            if expected is not None and header.partition_leader_epoch != expected:
+                raise CorruptBatch(f"offset {header.base_offset} was written in epoch {expected} here")
+            follows = (
+                header.base_offset >= self.next_offset
+                if self._may_have_holes
+                else (header.base_offset == self.next_offset)
+            )
+            if not follows or header.next_offset > self._damaged.end_offset:
+                raise CorruptBatch(f"a batch of offset {header.base_offset} where {self.next_offset} is next")
+            first = min(first, position)
+            end = position + header.size_bytes
+            self.next_offset = header.next_offset
+        return view[first:end]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.next_offset >= self._damaged.end_offset
+
+    def end(self) -> None:
+        """The other replica has no more of the range; ``CorruptBatch`` where it cannot be all."""
+        if not self.is_complete and not self._may_have_holes:
+            raise CorruptBatch(f"the records from {self.next_offset} on are not there")
+        self.next_offset = Offset(max(self.next_offset, self._damaged.end_offset))

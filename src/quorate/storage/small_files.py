@@ -22,7 +22,7 @@ from quorate.storage.file_names import (
     offsets_of,
     path_of,
 )
-from quorate.storage.producer_snapshot import decode_snapshot
+from quorate.storage.producer_snapshots import decode_snapshot
 from quorate.storage.state import LogState
 
 _OFFSETS = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT)

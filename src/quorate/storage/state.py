@@ -1,5 +1,7 @@
-"""The state of one partition log, shared by the modules that append, read, truncate, delete and recover."""
+"""The state of one partition log, shared by the modules that append, read, trim, compact, repair and recover."""
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,11 +14,10 @@ from quorate.storage.durability import Durability, LogTail
 from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
-from quorate.storage.recent_batches import RecentBatches
-from quorate.storage.segment import Segment
-from quorate.storage.segments import Segments
+from quorate.storage.segment import Segment, Segments
 
 _MAX_RECENTLY_READ = 8
+_RECENT_BATCHES = 256  # Trimmed to this when twice as many have collected.
 
 
 class LogState:
@@ -139,3 +140,46 @@ class LogState:
             yield
         except OSError as error:
             raise self.fail(error) from error
+
+
+class RecentBatches:
+    """Where the last batches start. They follow each other without a hole and end where the file ends."""
+
+    __slots__ = ("_known_from", "_last_offsets", "_positions")
+
+    def __init__(self, known_from: Offset) -> None:
+        # Every batch that holds an offset at or above this one is here.
+        self._known_from = known_from
+        self._last_offsets = array("q")
+        self._positions = array("q")
+
+    def add(self, last_offset: Offset, position: int) -> None:
+        self._last_offsets.append(last_offset)
+        self._positions.append(position)
+        if len(self._positions) >= 2 * _RECENT_BATCHES:
+            self._known_from = Offset(self._last_offsets[_RECENT_BATCHES - 1] + 1)
+            del self._last_offsets[:_RECENT_BATCHES], self._positions[:_RECENT_BATCHES]
+
+    def forget(self, known_from: Offset) -> None:
+        self._known_from = known_from
+        self._last_offsets = array("q")
+        self._positions = array("q")
+
+    def knows(self, offset: Offset) -> bool:
+        return offset >= self._known_from
+
+    def start_of(self, offset: Offset, size_bytes: int) -> int:
+        """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
+        index = bisect_left(self._last_offsets, offset)
+        return self._positions[index] if index < len(self._positions) else size_bytes
+
+    def start_after(self, position: int, size_bytes: int) -> int:
+        """Where the batch ends that starts at ``position``."""
+        index = bisect_right(self._positions, position)
+        return self._positions[index] if index < len(self._positions) else size_bytes
+
+    def boundary_at_or_before(self, position: int, size_bytes: int) -> int:
+        """The last boundary between batches that is not beyond ``position``."""
+        if position >= size_bytes:
+            return size_bytes
+        return self._positions[bisect_right(self._positions, position) - 1]

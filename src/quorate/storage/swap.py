@@ -26,15 +26,37 @@ from quorate.storage.file_names import (
     offsets_of,
     path_of,
 )
+from quorate.storage.segment import Segment
+from quorate.storage.state import LogState
 
 
-def decide_swap(disk: Disk, directory: str, base_offset: Offset) -> None:
+def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
+    """Put a segment that was made aside, complete and synced, in the place of those that it stands for."""
+    base_offset = made.base_offset
+    _decide(state.disk, state.directory, base_offset)
+    bases = [segment.base_offset for segment in replaced]
+    _carry_out(state.disk, state.directory, base_offset, bases, state.segments.next_base_after(replaced[-1]))
+    for suffix in (OFFSET_INDEX, TIME_INDEX, CHECKSUMS):
+        state.disk.rename(
+            path_of(state.directory, base_offset, suffix + CLEANED), path_of(state.directory, base_offset, suffix)
+        )
+    new = Segment(state.disk, state.directory, base_offset, is_new=False)
+    new.size_bytes = new.summed_up_bytes = made.size_bytes
+    new.is_sealed = True
+    for segment in replaced:
+        segment.release()
+    made.release()
+    state.segments.replace(replaced, [new])
+    return new
+
+
+def _decide(disk: Disk, directory: str, base_offset: Offset) -> None:
     """From here on the exchange happens, whatever else does."""
     disk.rename(path_of(directory, base_offset, LOG + CLEANED), path_of(directory, base_offset, LOG + SWAP))
     disk.sync_directory(directory)
 
 
-def carry_out_swap(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset], end: Offset | None) -> None:
+def _carry_out(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset], end: Offset | None) -> None:
     """Take away what is replaced and give the new segment its name. It ends at ``end``; None if nobody knows where."""
     for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT):
         if end is None or offset < end:
@@ -60,7 +82,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
         bases = offsets_of(names, LOG)
         replaced = [offset for offset in bases if base_offset <= offset < end]
         following = next((offset for offset in bases if offset >= end), None)
-        carry_out_swap(disk, directory, base_offset, [*replaced, base_offset], following)
+        _carry_out(disk, directory, base_offset, [*replaced, base_offset], following)
     for name in names:
         if name.endswith((CLEANED, TEMPORARY)):
             disk.remove(f"{directory}/{name}")

@@ -6,8 +6,7 @@ that node, or on all of them, makes no difference.
 
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicId
 from quorate.storage.checkpoints import read_topic_id
-from quorate.storage.closing import DELETED_SUFFIX
-from quorate.storage.partition_folders import partition_index
+from quorate.storage.partition_folders import DELETED_SUFFIX, partition_index
 from tests.simulation.cluster.findings import Findings
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.disk import SimulatedDisk

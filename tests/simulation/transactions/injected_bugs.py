@@ -29,7 +29,7 @@ from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from quorate.records.control import TransactionEnd
 from quorate.replication.first_writes import Permit
 from quorate.replication.partition import Partition
-from quorate.storage.transaction_index import AbortedTransaction, TransactionIndex
+from quorate.storage.transactions import AbortedTransaction, TransactionIndex
 
 _Ended = Transaction | ErrorCode | ProducerIdNeeded
 

@@ -3,7 +3,7 @@ import pytest
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerId
 from quorate.records.errors import CorruptBatch
-from quorate.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from quorate.storage.producer_snapshots import decode_snapshot, encode_snapshot
 from quorate.storage.producer_state import ProducerStates
 from tests.unit.storage.batches import NOW_MS, PRODUCER, batch_of, header_of, produced
 

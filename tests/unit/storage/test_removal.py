@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.kernel.ports import Disk
-from quorate.storage.closing import remove_logs
+from quorate.storage.partition_folders import remove_logs
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.test_set_aside import disk_with
 

@@ -6,7 +6,7 @@ from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import patch_offset_and_epoch
 from quorate.records.errors import CorruptBatch
 from quorate.storage.damage import DamagedRange
-from quorate.storage.replacement import Replacement
+from quorate.storage.segment_repair import Replacement
 from tests.unit.storage.batches import batch_of
 
 EPOCHS = [(LeaderEpoch(1), Offset(0)), (LeaderEpoch(4), Offset(12))]

@@ -4,7 +4,7 @@ from random import Random
 from uuid import UUID
 
 from quorate.kernel.ids import TopicId
-from quorate.storage.closing import set_aside
+from quorate.storage.partition_folders import set_aside
 from tests.simulation.disk import SimulatedDisk, content_of
 
 TOPIC_ID = TopicId(UUID(int=255))

@@ -5,7 +5,7 @@ import pytest
 from quorate.kernel.ids import Offset, ProducerId
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
-from quorate.storage.transaction_index import (
+from quorate.storage.transactions import (
     AbortedTransaction,
     DamagedTransactionIndex,
     decode_entries,

@@ -6,8 +6,8 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerEpoch
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
-from quorate.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from quorate.storage.transaction_index import AbortedTransaction
+from quorate.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from quorate.storage.transactions import AbortedTransaction
 from tests.simulation.committed_reader import last_stable_offset
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import append, append_values, open_log, produced

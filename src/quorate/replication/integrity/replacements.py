@@ -13,8 +13,7 @@ from quorate.replication.integrity.messages import ReadRange, decode_answer, enc
 from quorate.replication.partition import Partition
 from quorate.storage.damage import DamagedRange
 from quorate.storage.file_names import TEMPORARY, path_of
-from quorate.storage.replacement import Replacement
-from quorate.storage.segment_repair import FilePart, RepairPlan
+from quorate.storage.segment_repair import FilePart, RepairPlan, Replacement
 from quorate.transport.peers.errors import PeerError, PeerProtocolError
 
 logger = logging.getLogger(__name__)
