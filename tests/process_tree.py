@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-_DAEMONS = ("quorate.backup.spark.worker_daemon", "pyspark.daemon")
+_DAEMONS = ("quorate.backup.spark.session.worker_daemon", "pyspark.daemon")
 
 
 def descendants(pid: int) -> list[int]:

@@ -11,11 +11,10 @@ from quorate.backup.config import parse_backup_config
 from quorate.backup.planning.planner import Plan
 from quorate.backup.spark.backup_run import BackupRuns, client_config
 from quorate.backup.spark.run_report import RunReport
-from quorate.backup.spark.spark_driver import JobWatcher, OpenedSpark, SparkDriver
-from quorate.backup.spark.spark_session import open_spark
-from quorate.backup.spark.spark_settings import SparkSettings
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask, Work
+from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, SparkDriver
+from quorate.backup.spark.session.settings import SparkSettings
+from quorate.backup.spark.session.spark_session import open_spark
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance, Work
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import Backups
 

@@ -11,11 +11,10 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.objects.storage import open_storage
 from quorate.backup.planning.planner import Plan
 from quorate.backup.spark.backup_run import BackupRuns, client_config
-from quorate.backup.spark.spark_driver import SparkDriver
-from quorate.backup.spark.spark_session import open_spark
-from quorate.backup.spark.spark_settings import SparkSettings
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.job import SparkDriver
+from quorate.backup.spark.session.settings import SparkSettings
+from quorate.backup.spark.session.spark_session import open_spark
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 
 class _Nobody:

@@ -13,11 +13,10 @@ from quorate.backup.restore.config import parse_restore_config
 from quorate.backup.restore.ledger import RestoreLedger, restores_location
 from quorate.backup.spark.restore_run import RestoreRun
 from quorate.backup.spark.restore_target import target_client_config
-from quorate.backup.spark.spark_driver import SparkDriver
-from quorate.backup.spark.spark_session import open_spark
-from quorate.backup.spark.spark_settings import SparkSettings
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.job import SparkDriver
+from quorate.backup.spark.session.settings import SparkSettings
+from quorate.backup.spark.session.spark_session import open_spark
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 
 class _Nobody:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.errors import RequirementFailed
-from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.session.job import SparkDriver
 from tests.backup_commands import Backups, Finished, create_topics, produce, run_quorate
 from tests.peers.child_process import free_port
 from tests.peers.quorate_node import QuorateNode

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from quorate.backup.errors import CommitConflict
 from quorate.backup.manifests.manifest import GapReason
 from quorate.backup.spark.run_report import RunReport
-from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.session.job import SparkDriver
 from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, produce
 from tests.eventually import eventually
 from tests.peers.quorate_node import QuorateNode
@@ -273,7 +273,7 @@ def _python_workers() -> set[int]:
                 parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
-            if b"quorate.backup.spark.worker_daemon" in command:
+            if b"quorate.backup.spark.session.worker_daemon" in command:
                 commands[int(entry.name)] = parent
     return {pid for pid, parent in commands.items() if parent in commands and _descends_from_here(parent)}
 

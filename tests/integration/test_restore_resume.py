@@ -19,8 +19,8 @@ from quorate.backup.spark.restore_stream import PartitionAssignment
 from quorate.backup.spark.restore_survey_task import SurveyTask
 from quorate.backup.spark.restore_target import RestoreTarget
 from quorate.backup.spark.restore_write_task import WriteTask, write_in_lanes
-from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
-from quorate.backup.spark.task_runner import Work
+from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.tasks import Work
 from quorate.client.idempotent_producer import ProducerIdentity
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

@@ -9,8 +9,7 @@ from tests.eventually import eventually
 
 pytest.importorskip("pyspark")
 
-from quorate.backup.spark.task_progress import Report, TaskAdvance, ignore
-from quorate.backup.spark.task_runner import Outcome
+from quorate.backup.spark.session.tasks import Outcome, Report, TaskAdvance, ignore
 from tests.spark_session import QuietWatcher, local_spark
 
 SIZE_BYTES = 1_000_000

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from quorate.backup.manifests.manifest import GapReason
 from quorate.backup.spark.run_report import RunReport
-from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.session.job import SparkDriver
 from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

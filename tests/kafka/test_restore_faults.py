@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.session.job import SparkDriver
 from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition

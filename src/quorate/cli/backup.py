@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from quorate.backup.objects.storage import ObjectStorage
     from quorate.backup.retention.maintenance import Maintenance
     from quorate.backup.spark.run_report import RunReport
-    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.session.settings import SparkSettings
 
 _HOUR_MS = 3_600_000
 _SHOWN_PROBLEMS = 20
@@ -91,8 +91,8 @@ class _Session:
         from quorate.backup.manifests.catalog import ManifestCatalog
         from quorate.backup.objects.storage import open_storage
         from quorate.backup.spark.backup_run import BackupRuns, client_config
-        from quorate.backup.spark.spark_driver import SparkDriver
-        from quorate.backup.spark.spark_session import open_spark
+        from quorate.backup.spark.session.job import SparkDriver
+        from quorate.backup.spark.session.spark_session import open_spark
 
         self._config = config
         self._display = display

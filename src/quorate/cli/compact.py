@@ -15,7 +15,7 @@ from quorate.kernel.settings import parse_size
 
 if TYPE_CHECKING:
     from quorate.backup.spark.compact_run import CompactReport
-    from quorate.backup.spark.spark_driver import SparkDriver
+    from quorate.backup.spark.session.job import SparkDriver
 
 
 def compact(  # noqa: PLR0917 - typer calls it by name
@@ -36,7 +36,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.manifests.catalog import ManifestCatalog
     from quorate.backup.objects.storage import StorageLocation, open_storage
     from quorate.backup.spark.compact_run import CompactRun
-    from quorate.backup.spark.spark_session import open_spark
+    from quorate.backup.spark.session.spark_session import open_spark
 
     check_backup_id(backup_id)
     smallest_bytes = _size("--min-segment-bytes", min_segment_bytes)

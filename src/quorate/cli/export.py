@@ -44,7 +44,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Write records as a table: one row a record, with topic, partition, offset, time, key, value and headers."""
     from quorate.backup.spark.data_source import export as exports
-    from quorate.backup.spark.spark_session import open_spark
+    from quorate.backup.spark.session.spark_session import open_spark
     from quorate.client.first_contact import require_answer
 
     if table_format not in list(exports.TableFormat):

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from quorate.backup.planning.planner import Plan
     from quorate.backup.spark.run_progress import RunProgress
-    from quorate.backup.spark.task_progress import TaskAdvance
-    from quorate.backup.spark.task_runner import FinishedTask
+    from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 _PLAIN_INTERVAL_S = 5.0
 

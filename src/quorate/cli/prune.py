@@ -109,7 +109,7 @@ class _Display(ProgressDisplay):
         self.begin(RunProgress([1] * count, [frozenset()] * count, 0))
 
     def deleted(self, count: int) -> None:
-        from quorate.backup.spark.task_runner import FinishedTask
+        from quorate.backup.spark.session.tasks import FinishedTask
 
         self.tasks_finished([FinishedTask(self._deleted, 0, 0)], self._deleted + count)
         self._deleted += count

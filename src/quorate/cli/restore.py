@@ -19,7 +19,7 @@ from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, Ou
 if TYPE_CHECKING:
     from quorate.backup.restore.config import RestoreConfig
     from quorate.backup.spark.restore_run import RestoreReport, RestoreRun
-    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.session.settings import SparkSettings
 
 
 def restore(  # noqa: PLR0917 - typer calls it by name
@@ -64,8 +64,8 @@ def _open_run(
     from quorate.backup.restore.ledger import RestoreLedger, restores_location
     from quorate.backup.spark.restore_run import RestoreRun
     from quorate.backup.spark.restore_target import target_client_config
-    from quorate.backup.spark.spark_driver import SparkDriver
-    from quorate.backup.spark.spark_session import open_spark
+    from quorate.backup.spark.session.job import SparkDriver
+    from quorate.backup.spark.session.spark_session import open_spark
 
     started: list[SparkDriver] = []
 

@@ -9,7 +9,7 @@ from quorate.cli.config_pairs import parse_configs
 
 if TYPE_CHECKING:
     from quorate.backup.config import SparkConfig
-    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.session.settings import SparkSettings
 
 MasterOption = Annotated[
     str | None, typer.Option("--master", help="Spark master: local[*], spark://host:7077, yarn …; wins over the file.")
@@ -40,7 +40,7 @@ def spark_settings(
     rows_pass_jvm: bool = False,
 ) -> "SparkSettings":
     """What the command line says, and where it says nothing, the file."""
-    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.session.settings import SparkSettings
 
     given = parse_configs(conf, "--conf")
     of_file = {} if file is None else file.conf

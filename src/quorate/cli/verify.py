@@ -14,7 +14,7 @@ from quorate.kernel.errors import QuorateError
 if TYPE_CHECKING:
     from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.spark.backup_inventory import Inventory
-    from quorate.backup.spark.spark_settings import SparkSettings
+    from quorate.backup.spark.session.settings import SparkSettings
     from quorate.backup.spark.verification import VerificationReport
 
 
@@ -75,7 +75,7 @@ def _verify_deeply(
     display: ProgressDisplay,
     settings: "SparkSettings",
 ) -> "VerificationReport":
-    from quorate.backup.spark.spark_session import open_spark
+    from quorate.backup.spark.session.spark_session import open_spark
     from quorate.backup.spark.verification import pack_segments, verify_on_spark
 
     display.phase("starting Spark")

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.backup.spark.run_progress import RunProgress
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 from quorate.cli.counted import counted
 from quorate.cli.progress_display import ProgressDisplay
 

@@ -22,9 +22,9 @@ from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run, req
 from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.cluster_capture import capture_cluster, capture_groups, now_ms
 from quorate.backup.spark.copy_task import CopySettings, CopyTask, TaskReport, decode_report, encode_task
-from quorate.backup.spark.rate_limit import share_of_limit
 from quorate.backup.spark.run_report import RunReport, run_report
-from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.work_sharing import share_of_limit
 from quorate.backup.spark.truncation_check import copied_in_parts, truncated_meanwhile
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel

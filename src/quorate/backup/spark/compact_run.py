@@ -19,8 +19,8 @@ from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, pl
 from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.cluster_capture import now_ms
 from quorate.backup.spark.compact_task import CompactSettings, CompactTask, MergeAnswer
-from quorate.backup.spark.restore_tasks import pack_by_bytes
-from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.work_sharing import pack_by_bytes
 
 _MAX_COMMITS = 20
 

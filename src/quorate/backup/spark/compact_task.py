@@ -14,8 +14,7 @@ from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.retention.compaction import MergeGroup
 from quorate.backup.retention.compaction_merge import merge_segments
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.spark.task_progress import Report, ignore
-from quorate.backup.spark.task_runner import Outcome
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 
 
 class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,8 @@ from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.retention.maintenance import FAN_IN, Maintenance
 from quorate.backup.retention.prune import Pruner
 from quorate.backup.spark.compact_run import CompactRun
-from quorate.backup.spark.spark_driver import SparkDriver
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.job import SparkDriver
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 
 class QuietWatcher:

@@ -19,9 +19,8 @@ from quorate.backup.planning.ranges import OffsetRange, Task
 from quorate.backup.segments.range_recorder import RangeRecorder
 from quorate.backup.segments.sink import SegmentSettings
 from quorate.backup.spark.range_copy import RangeCopy
-from quorate.backup.spark.rate_limit import RateLimit
-from quorate.backup.spark.task_progress import Report, ignore
-from quorate.backup.spark.task_runner import Outcome
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
+from quorate.backup.spark.session.work_sharing import RateLimit
 from quorate.backup.spark.unreadable import find_sound_offset
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed

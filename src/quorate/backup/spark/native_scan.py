@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from quorate.backup.spark.class_archive import cache_folder
+from quorate.backup.spark.session.class_archive import cache_folder
 from quorate.records.columnar import Scan, scan_payloads
 from quorate.records.columnar_native import NativeScan
 

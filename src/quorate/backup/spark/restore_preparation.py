@@ -17,8 +17,8 @@ from quorate.backup.restore.survey import PartitionSurvey
 from quorate.backup.restore.topics import SelectedTopic, select_topics
 from quorate.backup.spark.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
 from quorate.backup.spark.restore_target import RestoreTarget
-from quorate.backup.spark.restore_tasks import pack_by_bytes
-from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
+from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.work_sharing import pack_by_bytes
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicName
 

@@ -20,14 +20,13 @@ from quorate.backup.restore.plan import RestorePlan, TargetTopic, spans_by_targe
 from quorate.backup.restore.retention import retention_warnings
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.spark.cluster_capture import now_ms
-from quorate.backup.spark.rate_limit import share_of_limit
 from quorate.backup.spark.restore_groups import RestoreGroups
 from quorate.backup.spark.restore_preparation import RestorePreparation, RestoreWatcher
 from quorate.backup.spark.restore_stream import PartitionAssignment, SourceSegments
 from quorate.backup.spark.restore_target import RestoreTarget
-from quorate.backup.spark.restore_tasks import group_into_lanes, pack_by_bytes
 from quorate.backup.spark.restore_write_task import TaskWritten, WriteSettings, WriteTask
-from quorate.backup.spark.spark_driver import SparkDriver
+from quorate.backup.spark.session.job import SparkDriver
+from quorate.backup.spark.session.work_sharing import group_into_lanes, pack_by_bytes, share_of_limit
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

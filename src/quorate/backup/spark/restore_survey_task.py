@@ -8,8 +8,7 @@ from quorate.backup.objects.storage import ObjectStorage, StorageLocation, Store
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segments.verification import verified_batches, verify_hash
-from quorate.backup.spark.task_progress import Report, ignore
-from quorate.backup.spark.task_runner import Outcome
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, TopicName
 

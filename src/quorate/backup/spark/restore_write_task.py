@@ -14,11 +14,10 @@ import msgspec
 
 from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.claims import TAKE_OVER_S, PartitionClaim
-from quorate.backup.spark.rate_limit import RateLimit
 from quorate.backup.spark.restore_partition_writer import PartitionWriter
 from quorate.backup.spark.restore_stream import PartitionAssignment
-from quorate.backup.spark.task_progress import Report, ignore
-from quorate.backup.spark.task_runner import Outcome
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
+from quorate.backup.spark.session.work_sharing import RateLimit
 from quorate.client.config import ClientConfig
 from quorate.client.errors import TopicReplaced
 from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer, ProducerIdentity

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from quorate.backup.planning.planner import Plan
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 
 class RunProgress:

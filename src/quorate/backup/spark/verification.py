@@ -18,9 +18,8 @@ from quorate.backup.objects.storage import ObjectStorage, StorageLocation, Store
 from quorate.backup.planning.ranges import fill
 from quorate.backup.segments.verification import verify_deeply, verify_hash
 from quorate.backup.spark.backup_inventory import Damage, Inventory
-from quorate.backup.spark.spark_driver import JobWatcher, SparkDriver
-from quorate.backup.spark.task_progress import Report, ignore
-from quorate.backup.spark.task_runner import FinishedTask, Outcome
+from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.tasks import FinishedTask, Outcome, Report, ignore
 
 _THREADS = 4
 _TASK_BYTES = 128 * 1024 * 1024

@@ -1,6 +1,5 @@
 from quorate.backup.spark.run_progress import RunProgress
-from quorate.backup.spark.task_progress import TaskAdvance
-from quorate.backup.spark.task_runner import FinishedTask
+from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
 
 
 def test_topic_is_done_when_its_last_task_is() -> None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from quorate.backup.spark.data_source.table_formats import add_table_metadata, check_packages
-from quorate.backup.spark.spark_driver import QueryWatcher, SparkQueries
+from quorate.backup.spark.session.job import QueryWatcher, SparkQueries
 from quorate.client.config import ClientConfig
 from quorate.kernel.errors import QuorateError
 

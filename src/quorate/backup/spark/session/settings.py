@@ -1,14 +1,19 @@
-"""Which Spark a job runs on, and with which settings."""
+"""Which Spark and which Java a job runs on, and with which settings."""
 
+import os
 import re
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from quorate.kernel.errors import QuorateError
+
 # A local master without a second number does not retry: one killed Python worker would end the whole job.
 TASK_ATTEMPTS = 4
 _LOCAL_MASTER = re.compile(r"local(?:\[\s*(\*|\d+)\s*\])?")
-_DAEMON_MODULE = "quorate.backup.spark.worker_daemon"
+_DAEMON_MODULE = "quorate.backup.spark.session.worker_daemon"
 
 _QUICK_START_CONF = {
     "spark.ui.enabled": "false",
@@ -24,6 +29,9 @@ QUICK_START_JVM_OPTIONS = (_FIRST_COMPILER_ONLY, "-XX:+UseSerialGC")
 
 #: Among the settings of Spark, since those can be given everywhere: in files and on the command line.
 KEEP_CLASSES = "spark.quorate.keepClasses"
+OLDEST_VERSION = 17
+_INSTALL = "install one, for example with: apt-get install openjdk-17-jre-headless"
+_VERSION_LINE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +74,31 @@ def spark_conf(
     if package_zip is not None:
         conf["spark.submit.pyFiles"] = str(package_zip)
     return conf | settings.conf
+
+
+def find_java(environment: Mapping[str, str]) -> Path:
+    """The ``java`` that Spark's scripts will take: that of JAVA_HOME, or else the first on the PATH."""
+    home = environment.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise QuorateError(f"JAVA_HOME is {home}, and there is no bin/java in it: correct it, or {_INSTALL}")
+    else:
+        found = shutil.which("java", path=environment.get("PATH"))
+        if found is None:
+            raise QuorateError(f"Spark needs Java {OLDEST_VERSION} or newer, and none was found: {_INSTALL}")
+        java = Path(found)
+    version = java_version(java)
+    if version is not None and version < OLDEST_VERSION:
+        raise QuorateError(f"Spark needs Java {OLDEST_VERSION} or newer, and {java} is Java {version}: {_INSTALL}")
+    return java
+
+
+def java_version(java: Path) -> int | None:
+    """From the ``release`` file beside it, which costs no process; None where there is none."""
+    try:
+        text = (java.resolve().parent.parent / "release").read_text()
+    except OSError:
+        return None
+    match = _VERSION_LINE.search(text)
+    return int(match[1]) if match else None

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.spark.java import find_java
+from quorate.backup.spark.session.settings import find_java
 from quorate.kernel.errors import QuorateError
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.backup.spark.restore_tasks import group_into_lanes
+from quorate.backup.spark.session.work_sharing import group_into_lanes
 
 
 def size_of(item: int) -> int:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from quorate.backup.spark.uninterrupted import uninterrupted
 from quorate.kernel.errors import QuorateError
 
 _POLL_S = 0.05
 # By these PySpark finds a JVM that runs already.
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class DriverJvm:
@@ -136,3 +137,21 @@ def _silence_accumulators(context: Any) -> None:
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals reach only the main thread; in any other one there is nothing to hold back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handled = [number for number in _STOPPING if callable(signal.getsignal(number))]
+    previous = {number: signal.signal(number, lambda number, _: came.append(number)) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from quorate.backup.spark.task_progress import ProgressAddress, ProgressListener, ProgressReporter, TaskAdvance
+from quorate.backup.spark.session.tasks import ProgressAddress, ProgressListener, ProgressReporter, TaskAdvance
 
 
 class Clock:

@@ -10,16 +10,16 @@ import os
 import socket
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from quorate.backup.spark.class_archive import class_archive, record_in_background
-from quorate.backup.spark.java import find_java
-from quorate.backup.spark.package_zip import write_package_zip
-from quorate.backup.spark.spark_driver import OpenedSpark
-from quorate.backup.spark.spark_settings import SparkSettings, spark_conf
+import quorate
+from quorate.backup.spark.session.class_archive import class_archive, record_in_background
+from quorate.backup.spark.session.job import OpenedSpark
+from quorate.backup.spark.session.settings import SparkSettings, find_java, spark_conf
 from quorate.kernel.errors import QuorateError
 
 _JVM_EXIT_TIMEOUT_S = 5
@@ -61,8 +61,8 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
-    from quorate.backup.spark.classic_driver import ClassicDriver
-    from quorate.backup.spark.driver_jvm import DriverJvm
+    from quorate.backup.spark.session.classic_driver import ClassicDriver
+    from quorate.backup.spark.session.driver_jvm import DriverJvm
 
     _check_master(settings.master)
     archive = class_archive(find_java(os.environ), os.environ) if settings.keeps_classes else None
@@ -84,12 +84,12 @@ def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[Ope
     try:
         from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
 
-        from quorate.backup.spark.connect_driver import ConnectDriver
+        from quorate.backup.spark.session.connect_driver import ConnectDriver
     except ImportError as error:
         raise QuorateError(f"--remote needs Spark Connect: pip install 'quorate[connect]' ({error})") from None
     from pyspark.sql import SparkSession
 
-    from quorate.backup.spark.driver_jvm import first_line
+    from quorate.backup.spark.session.driver_jvm import first_line
 
     try:
         _check_listening(remote)
@@ -130,3 +130,13 @@ def _check_listening(remote: str) -> None:
     address = urlsplit(remote)
     host, port = address.hostname or "", address.port or _CONNECT_PORT
     socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
+
+
+def write_package_zip(folder: Path) -> Path:
+    """A zip that a Python worker can put on its path."""
+    target = folder / "quorate.zip"
+    package = Path(quorate.__file__).parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted((*package.rglob("*.py"), *package.rglob("*.c"))):
+            archive.write(source, source.relative_to(package.parent))
+    return target

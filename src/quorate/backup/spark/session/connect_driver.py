@@ -4,9 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quorate.backup.spark.spark_driver import JobWatcher, QueryWatcher, Result
-from quorate.backup.spark.spark_job import SparkJob
-from quorate.backup.spark.task_runner import TaskRunner, Work, collect_results
+from quorate.backup.spark.session.job import JobWatcher, QueryWatcher, Result, SparkJob
+from quorate.backup.spark.session.tasks import TaskRunner, Work, collect_results
 
 _ROWS_TO_SPREAD = 4096
 

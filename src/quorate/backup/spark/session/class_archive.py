@@ -1,25 +1,31 @@
 """Spark's loaded classes, kept between runs, so that the JVM starts in half the time (application class data sharing).
 
-A run maps the archive where there is one. The first that finds none starts ``class_recording`` in the background when
-its own work is done: writing an archive takes up to minutes, for which nobody waits. It is tried once, and again only
-after a week. Where the cache cannot be written, runs start slowly and say nothing. Does I/O.
+A run maps the archive where there is one. The first that finds none starts this module in the background when its own
+work is done: a small job on a JVM of its own, which writes the archive at its end. That takes up to minutes, for which
+nobody waits, at the lowest priority. It is tried once, and again only after a week. Where the cache cannot be written,
+runs start slowly and say nothing. Does I/O.
 """
 
 import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import quorate
-from quorate.backup.spark.spark_settings import QUICK_START_JVM_OPTIONS
+from quorate.backup.spark.session.settings import QUICK_START_JVM_OPTIONS, SparkSettings, find_java, spark_conf
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 
 _QUIET = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 _TRIED_AGAIN_AFTER_S = 7 * 24 * 3600
-_RECORDING = (sys.executable, "-m", "quorate.backup.spark.class_recording")
+_RECORDING = (sys.executable, "-m", "quorate.backup.spark.session.class_archive")
+_PRIORITY = 19
+_WRITING_TIMEOUT_S = 900
+_TASKS = 2
 
 
 class ClassArchive:
@@ -93,3 +99,44 @@ def record_in_background(command: Sequence[str] = _RECORDING) -> None:
 def cache_folder(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "quorate"
+
+
+def main() -> None:
+    os.nice(_PRIORITY)
+    record(class_archive(find_java(os.environ), os.environ))
+
+
+def record(archive: ClassArchive, timeout_s: int = _WRITING_TIMEOUT_S) -> None:
+    from quorate.backup.spark.session.classic_driver import ClassicDriver
+    from quorate.backup.spark.session.driver_jvm import DriverJvm
+
+    with tempfile.TemporaryDirectory(prefix="quorate-spark-") as name:
+        folder = Path(name)
+        conf = spark_conf(
+            SparkSettings(master="local[1]"), archive.recording_options(), folder=folder, package_zip=None
+        )
+        jvm = DriverJvm(folder)
+        try:
+            driver = ClassicDriver(jvm.start(conf, "quorate class recording"))
+            driver.run(_nothing, [b""] * _TASKS, _Nobody())
+            if jvm.stop(timeout_s) == 0:
+                archive.keep()
+        finally:
+            jvm.kill()
+            archive.discard()
+
+
+def _nothing(task: bytes, report: Report = ignore, /) -> Outcome:  # noqa: ARG001 - as every kind of work
+    return Outcome(task, 0, 0)
+
+
+class _Nobody:
+    def tasks_finished(self, finished: object, finished_count: int) -> None: ...
+
+    def tasks_advanced(self, advanced: object) -> None: ...
+
+    def phase(self, name: str) -> None: ...
+
+
+if __name__ == "__main__":
+    main()

@@ -1,18 +1,23 @@
-"""Runs jobs on a session that has its own JVM: a local master or a cluster. Does I/O."""
+"""Runs jobs on a session that has its own JVM: a local master or a cluster. Does I/O.
+
+Spark itself waits without a word for executors, also where no worker is large enough and none ever will be: here the
+user is told.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.sql import SparkSession
 
-from quorate.backup.spark.executor_watch import LOOK_S, ExecutorWatch
-from quorate.backup.spark.spark_driver import JobWatcher, QueryWatcher, Result
-from quorate.backup.spark.spark_job import SparkJob
-from quorate.backup.spark.task_progress import ProgressListener
-from quorate.backup.spark.task_runner import FinishedTask, TaskRunner, Work, collect_results
+from quorate.backup.spark.session.job import JobWatcher, QueryWatcher, Result, SparkJob
+from quorate.backup.spark.session.tasks import FinishedTask, ProgressListener, TaskRunner, Work, collect_results
+
+_PATIENCE_S = 20.0
+_TOLD_AGAIN_S = 60.0
+LOOK_S = 2.0  # Often enough for the patience.
 
 
 class ClassicDriver:
@@ -108,3 +113,31 @@ class _Lists(AccumulatorParam[list[FinishedTask]]):
 
     def addInPlace(self, value1: list[FinishedTask], value2: list[FinishedTask]) -> list[FinishedTask]:  # noqa: N802
         return value1 + value2
+
+
+class ExecutorWatch:
+    """Told now and then how many executors there are; says what the user is to know."""
+
+    def __init__(self, now_s: float, master: str, conf: Mapping[str, str]) -> None:
+        self._master = master
+        self._conf = conf
+        self._without_since_s = now_s
+        self._tell_at_s = now_s + _PATIENCE_S
+
+    def look(self, now_s: float, executor_count: int) -> str | None:
+        if executor_count > 0:
+            self._without_since_s = now_s
+            self._tell_at_s = now_s + _PATIENCE_S
+            return None
+        if now_s < self._tell_at_s:
+            return None
+        self._tell_at_s = now_s + _TOLD_AGAIN_S
+        return (
+            f"no executor for {now_s - self._without_since_s:.0f} s: {self._master} has given none. Each needs "
+            f"{self._needs()}: ask for less with --conf, or see whether its workers are free and can reach this machine"
+        )
+
+    def _needs(self) -> str:
+        memory = self._conf.get("spark.executor.memory", "1g")
+        cores = self._conf.get("spark.executor.cores")
+        return f"spark.executor.memory={memory}" + ("" if cores is None else f" and spark.executor.cores={cores}")

@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from quorate.backup.spark.spark_job import failure_sentence
+from quorate.backup.spark.session.job import failure_sentence
 
 
 def test_own_error_is_taken_out_of_a_workers_traceback() -> None:

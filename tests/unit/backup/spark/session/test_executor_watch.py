@@ -1,4 +1,4 @@
-from quorate.backup.spark.executor_watch import ExecutorWatch
+from quorate.backup.spark.session.classic_driver import ExecutorWatch
 
 MASTER = "spark://127.0.0.1:7077"
 

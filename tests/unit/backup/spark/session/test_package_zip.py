@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from quorate.backup.spark.package_zip import write_package_zip
+from quorate.backup.spark.session.spark_session import write_package_zip
 
 
 def test_worker_can_import_tasks_from_the_zip_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.spark.spark_settings import SparkSettings, effective_master, spark_conf
+from quorate.backup.spark.session.settings import SparkSettings, effective_master, spark_conf
 
 FOLDER = Path("/tmp/session")
 

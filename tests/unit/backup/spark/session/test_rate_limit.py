@@ -1,6 +1,6 @@
 import pytest
 
-from quorate.backup.spark.rate_limit import RateLimit, share_of_limit
+from quorate.backup.spark.session.work_sharing import RateLimit, share_of_limit
 
 
 class FakeClock:

@@ -1,8 +1,8 @@
 import os
 from pathlib import Path
 
-from quorate.backup.spark.class_archive import ClassArchive, cache_folder, record_in_background
-from quorate.backup.spark.spark_settings import SparkSettings
+from quorate.backup.spark.session.class_archive import ClassArchive, cache_folder, record_in_background
+from quorate.backup.spark.session.settings import SparkSettings
 from tests.eventually import eventually
 
 WEEKS_S = 30 * 24 * 3600

@@ -1,0 +1,1 @@
+"""A Spark session, opened and always closed, and the jobs that run on it."""
