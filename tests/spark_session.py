@@ -9,8 +9,8 @@ from pathlib import Path
 
 from quorate.backup.config import parse_backup_config
 from quorate.backup.planning.planner import Plan
-from quorate.backup.spark.backup_run import BackupRuns, client_config
-from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
+from quorate.backup.spark.copy.run_report import RunReport
 from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, SparkDriver
 from quorate.backup.spark.session.settings import SparkSettings
 from quorate.backup.spark.session.spark_session import open_spark

@@ -10,7 +10,7 @@ from quorate.backup.config import parse_backup_config
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.objects.storage import open_storage
 from quorate.backup.planning.planner import Plan
-from quorate.backup.spark.backup_run import BackupRuns, client_config
+from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
 from quorate.backup.spark.session.job import SparkDriver
 from quorate.backup.spark.session.settings import SparkSettings
 from quorate.backup.spark.session.spark_session import open_spark

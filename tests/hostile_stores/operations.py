@@ -14,8 +14,7 @@ from quorate.backup.objects.storage import open_storage
 from quorate.backup.restore.claims import PartitionClaim
 from quorate.backup.restore.ledger import restores_below
 from quorate.backup.restore.offset_map import translate_group
-from quorate.backup.retention.compaction import plan_merges
-from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.compaction import merge_segments, plan_merges
 from quorate.backup.retention.holds import Hold
 from quorate.backup.retention.prune import Pruner
 from quorate.backup.retention.prune_policy import PrunePolicy

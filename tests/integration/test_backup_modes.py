@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from quorate.backup.errors import CommitConflict
 from quorate.backup.manifests.manifest import GapReason
-from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.copy.run_report import RunReport
 from quorate.backup.spark.session.job import SparkDriver
 from tests.backup_commands import SMALL_RANGES, Backups, consume, create_topics, produce
 from tests.eventually import eventually

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from quorate.backup.manifests.manifest import GapReason
-from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.copy.run_report import RunReport
 from quorate.backup.spark.session.job import SparkDriver
 from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.manifests.manifest import GapReason, TopicEntry
-from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.copy.run_report import RunReport
 from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

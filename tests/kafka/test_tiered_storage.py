@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from quorate.backup.spark.backup_inventory import take_inventory
-from quorate.backup.spark.run_report import RunReport
+from quorate.backup.spark.copy.run_report import RunReport
 from quorate.backup.spark.verification import verify_on_spark
 from quorate.client.admin.configs import ConfigResource, ResourceType
 from quorate.client.admin.topics import NewTopic

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
     from quorate.backup.objects.storage import ObjectStorage
     from quorate.backup.retention.maintenance import Maintenance
-    from quorate.backup.spark.run_report import RunReport
+    from quorate.backup.spark.copy.run_report import RunReport
     from quorate.backup.spark.session.settings import SparkSettings
 
 _HOUR_MS = 3_600_000
@@ -45,7 +45,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Copy topics, byte for byte, from their partition leaders into object storage."""
     from quorate.backup.manifests.manifest import Mode
-    from quorate.backup.spark.backup_run import client_config
+    from quorate.backup.spark.copy.backup_run import client_config
     from quorate.client.first_contact import require_answer
 
     settings = read_backup_config(config)
@@ -90,7 +90,7 @@ class _Session:
     ) -> None:
         from quorate.backup.manifests.catalog import ManifestCatalog
         from quorate.backup.objects.storage import open_storage
-        from quorate.backup.spark.backup_run import BackupRuns, client_config
+        from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
         from quorate.backup.spark.session.job import SparkDriver
         from quorate.backup.spark.session.spark_session import open_spark
 
@@ -120,7 +120,7 @@ class _Session:
     def _collect_orphans(self, safe_age_ms: int) -> None:
         """The run is committed: what fails here is told, and is no failure of the run."""
         from quorate.backup.errors import BackupError
-        from quorate.backup.spark.cluster_capture import now_ms
+        from quorate.backup.objects.stored_documents import now_ms
         from quorate.backup.spark.orphan_collection import collect_orphans
 
         try:
@@ -166,7 +166,7 @@ class _Session:
             time.sleep(pause_s)
 
     def _maintain(self, maintenance: "Maintenance") -> None:
-        from quorate.backup.spark.cluster_capture import now_ms
+        from quorate.backup.objects.stored_documents import now_ms
         from quorate.backup.spark.continuous_maintenance import QuietWatcher
 
         done = maintenance.run_if_due(QuietWatcher(), now_ms=now_ms())

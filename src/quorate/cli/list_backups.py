@@ -173,7 +173,7 @@ def _latest(root: "StorageLocation", backup_id: str) -> "Manifest":
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
-    from quorate.backup.spark.run_report import is_count_exact, losses, state_of, topic_bytes, topic_records
+    from quorate.backup.spark.copy.run_report import is_count_exact, losses, state_of, topic_bytes, topic_records
 
     return {
         "backup_id": manifest.backup_id,
@@ -192,7 +192,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
 
 
 def _topic(topic: "TopicEntry") -> dict[str, Any]:
-    from quorate.backup.spark.run_report import is_count_exact, losses, topic_bytes, topic_records
+    from quorate.backup.spark.copy.run_report import is_count_exact, losses, topic_bytes, topic_records
 
     segments = [segment for partition in topic.partitions for segment in partition.segments]
     earliest = min((each.min_timestamp for each in segments if each.min_timestamp is not None), default=None)

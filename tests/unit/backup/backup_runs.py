@@ -22,9 +22,8 @@ from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
 from quorate.backup.planning.ranges import OffsetRange, Placement
 from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.segments.range_recorder import RangeRecorder
+from quorate.backup.segments.range_copier import RangeCopier, SegmentSettings
 from quorate.backup.segments.reader import SegmentReader
-from quorate.backup.segments.sink import SegmentSettings
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from tests.unit.backup.batches import CLUSTER_ID, PARTITION, TOPIC, TOPIC_ID, batch, summary_of
@@ -131,33 +130,34 @@ def copy_range(
     max_bytes: int = 700,
 ) -> RangeResult:
     """What a task does; with ``stops_after`` it meets an error after so many batches."""
-    recorder = RangeRecorder(
+    copier = RangeCopier(
         storage,
         offset_range,
         cluster_id=CLUSTER_ID,
         attempt=attempt,
         settings=SegmentSettings(codec=FrameCodec.LZ4, max_bytes=max_bytes),
+        now_ms=lambda: 0,
     )
     taken = 0
     try:
-        while not recorder.is_done:
-            if recorder.next_offset < log.log_start_offset:
-                recorder.skip_to(log.log_start_offset, GapReason.RETENTION)
+        while not copier.is_done:
+            if copier.next_offset < log.log_start_offset:
+                copier.skip_to(log.log_start_offset, GapReason.RETENTION)
                 continue
-            fetched = log.fetch(recorder.next_offset)
+            fetched = log.fetch(copier.next_offset)
             if not fetched and log.end_offset < offset_range.end_offset:
-                return recorder.finish("the log became shorter")
+                return copier.finish("the log became shorter")
             if not fetched:
                 break
             for summary, data in fetched:
-                if recorder.record(data, summary) is Placement.BEYOND:
+                if copier.record(data, summary) is Placement.BEYOND:
                     break
                 taken += 1
                 if stops_after is not None and taken > stops_after:
-                    return recorder.finish("the broker went away")
-        return recorder.finish()
+                    return copier.finish("the broker went away")
+        return copier.finish()
     except StorageError:
-        recorder.abort()
+        copier.abort()
         raise
 
 

@@ -8,6 +8,7 @@ from quorate.backup.segments.batch_summary import BatchSummary, iterate_summarie
 from quorate.backup.segments.layout import FrameCodec, SegmentHeader
 from quorate.backup.segments.writer import FinishedSegment, SegmentWriter
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ports import Buffer
 from quorate.records.attributes import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
@@ -65,13 +66,12 @@ def write_segment(
     codec: FrameCodec = FrameCodec.NONE,
     frame_bytes: int = 1024,
 ) -> tuple[bytes, FinishedSegment]:
-    writer = SegmentWriter(header(start_offset), codec, frame_bytes=frame_bytes)
-    parts: list[bytes] = []
+    upload = BytesUpload()
+    writer = SegmentWriter(BytesSource.name, upload, header(start_offset), codec, frame_bytes=frame_bytes)
     for data in batches:
-        parts += [bytes(piece) for piece in writer.append(data, summary_of(data))]
-    pieces, finished = writer.finish(writer.next_offset if end_offset is None else Offset(end_offset))
-    parts += [bytes(piece) for piece in pieces]
-    return b"".join(parts), finished
+        writer.append(data, summary_of(data))
+    finished = writer.finish(writer.next_offset if end_offset is None else Offset(end_offset))
+    return bytes(upload.content), finished
 
 
 def offset_range(
@@ -90,6 +90,21 @@ def offset_range(
         is_last=is_last,
         estimated_bytes=estimated_bytes,
     )
+
+
+class BytesUpload:
+    """What was written so far of an object."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def write(self, pieces: Iterable[Buffer]) -> None:
+        for piece in pieces:
+            self.content += piece
+
+    def complete(self) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 class BytesSource:

@@ -10,8 +10,7 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, Mode
 from quorate.backup.restore.ledger import RestoreDone, RestoreLedger
 from quorate.backup.restore.plan import RestorePlan
-from quorate.backup.retention.compaction import Merge, compacted, plan_merges
-from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.compaction import Merge, compacted, merge_segments, plan_merges
 from quorate.backup.retention.holds import Hold, HoldLedger, Pruning
 from quorate.backup.retention.prune import Pruner, PruneReport
 from quorate.backup.retention.prune_policy import PrunePolicy

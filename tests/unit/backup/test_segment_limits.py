@@ -25,7 +25,7 @@ from quorate.backup.segments.layout import (
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.writer import SegmentWriter
 from quorate.kernel.ids import Offset
-from tests.unit.backup.batches import BytesSource, batch, header, summary_of, write_segment
+from tests.unit.backup.batches import BytesSource, BytesUpload, batch, header, summary_of, write_segment
 
 GIB = 1024**3
 MIB = 1024**2
@@ -171,7 +171,7 @@ def test_a_batch_that_is_larger_than_a_compressed_frame_is_stored_as_it_is() -> 
 def test_a_batch_that_no_frame_can_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_FRAME_BYTES > 100 * MIB  # What brokers take by default, and more.
     monkeypatch.setattr("quorate.backup.segments.writer.MAX_FRAME_BYTES", 100)
-    writer, large = SegmentWriter(header()), batch(0, 1, value_bytes=200)
+    writer, large = SegmentWriter("s", BytesUpload(), header()), batch(0, 1, value_bytes=200)
 
     with pytest.raises(BatchTooLarge, match="a backup takes none over 100"):
         writer.append(large, summary_of(large))

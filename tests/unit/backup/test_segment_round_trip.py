@@ -14,7 +14,7 @@ from quorate.kernel.ids import Offset
 from quorate.records.attributes import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
-from tests.unit.backup.batches import BytesSource, batch, header, summary_of, write_segment
+from tests.unit.backup.batches import BytesSource, BytesUpload, batch, header, summary_of, write_segment
 
 CODECS = list(FrameCodec)
 
@@ -147,32 +147,32 @@ def test_a_batch_larger_than_a_frame_has_a_frame_of_its_own() -> None:
 
 
 def test_writer_keeps_no_more_than_a_frame() -> None:
-    writer = SegmentWriter(header(), frame_bytes=10_000)
-    given_out = taken = 0
+    upload = BytesUpload()
+    writer = SegmentWriter("s", upload, header(), frame_bytes=10_000)
+    taken = 0
     for index in range(200):
         data = batch(index, value_bytes=900)
         taken += len(data)
-        given_out += sum(len(piece) for piece in writer.append(data, summary_of(data)))
-        assert taken - given_out <= 10_000
+        writer.append(data, summary_of(data))
+        assert taken - len(upload.content) <= 10_000
 
 
-def test_pieces_stay_valid_while_the_caller_uses_its_buffer_again() -> None:
+def test_the_caller_may_use_its_buffer_again() -> None:
     log = [batch(index, value_bytes=300) for index in range(20)]
     buffer = bytearray(4_000)
-    writer = SegmentWriter(header(), frame_bytes=1_000)
-    parts = []
+    upload = BytesUpload()
+    writer = SegmentWriter("s", upload, header(), frame_bytes=1_000)
     for data in log:
         buffer[: len(data)] = data
-        parts += [bytes(piece) for piece in writer.append(memoryview(buffer)[: len(data)], summary_of(data))]
+        writer.append(memoryview(buffer)[: len(data)], summary_of(data))
         buffer[:] = bytes(len(buffer))
-    pieces, _ = writer.finish(Offset(20))
-    parts += [bytes(piece) for piece in pieces]
+    writer.finish(Offset(20))
 
-    assert [bytes(each.data) for each in SegmentReader(BytesSource(b"".join(parts))).batches()] == log
+    assert [bytes(each.data) for each in SegmentReader(BytesSource(bytes(upload.content))).batches()] == log
 
 
 def test_offsets_that_do_not_rise_are_refused() -> None:
-    writer = SegmentWriter(header())
+    writer = SegmentWriter("s", BytesUpload(), header())
     writer.append(batch(5, 3), summary_of(batch(5, 3)))
 
     with pytest.raises(ValueError, match="offsets 7 to 7 where offset 8 was expected"):
@@ -181,7 +181,7 @@ def test_offsets_that_do_not_rise_are_refused() -> None:
 
 def test_a_summary_that_is_not_the_batchs_is_refused() -> None:
     with pytest.raises(ValueError, match="bytes, not"):
-        SegmentWriter(header()).append(batch(0) + b"x", summary_of(batch(0)))
+        SegmentWriter("s", BytesUpload(), header()).append(batch(0) + b"x", summary_of(batch(0)))
 
 
 def test_the_first_batch_may_begin_before_the_start_since_a_log_may_be_cut_inside_it() -> None:

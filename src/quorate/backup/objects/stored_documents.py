@@ -9,6 +9,7 @@ format version of a manifest, and every decision or plan beside a backup, ends w
 """
 
 import hashlib
+import time
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -54,6 +55,11 @@ DurationMs = Annotated[int, Meta(ge=-_LAST_MOMENT_MS, le=_LAST_MOMENT_MS)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 #: Of a record: whatever its producer has set.
 RecordTimestamp = Annotated[int, Meta(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
+
+
+def now_ms() -> int:
+    """The moment, as a run stamps what it stores with it."""
+    return time.time_ns() // 1_000_000
 
 
 def seal(document: bytes) -> bytes:

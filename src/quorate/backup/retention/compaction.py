@@ -1,15 +1,24 @@
-"""Which small segments of a manifest become one, and the manifest that then follows.
+"""Which small segments of a manifest become one, how that one is written, and the manifest that then follows.
 
 Segments are merged where they lie next to each other: without a gap between, and none of them cut by a truncation. What
 a manifest says beside its segments (gaps, epochs, aborted transactions, superseded tails, groups) stays as it is.
+
+Batches are written as they are. Every frame and batch is checked as it is read, and what was written is compared with
+what the manifest says of the sources before the object counts: damage stays where it is, and is never copied into a
+new, sound object.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from quorate.backup.manifests.manifest import Manifest, PartitionEntry, SegmentEntry
+from quorate.backup.errors import DamagedSegment
+from quorate.backup.manifests.manifest import Manifest, PartitionEntry, SegmentEntry, segment_entry
 from quorate.backup.manifests.rules import check_manifest
+from quorate.backup.objects.storage import ObjectStorage, StoredObject
+from quorate.backup.segments.layout import FrameCodec, SegmentHeader
+from quorate.backup.segments.reader import SegmentReader
+from quorate.backup.segments.writer import SegmentWriter, open_segment
 from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
 
 MIB = 1024 * 1024
@@ -134,3 +143,60 @@ def _with_merges(entry: PartitionEntry, merges: Sequence[Merge], taken: list[Mer
         entry = msgspec.structs.replace(entry, segments=segments)
         taken.append(merge)
     return entry
+
+
+def merge_segments(
+    storage: ObjectStorage, group: MergeGroup, *, cluster_id: str, codec: FrameCodec, attempt: str
+) -> SegmentEntry:
+    """``storage`` is the backup's own folder. When this returns, the new object is whole and durable."""
+    header = SegmentHeader(
+        cluster_id=cluster_id,
+        topic=group.topic,
+        topic_id=group.topic_id,
+        partition=group.partition,
+        generation=group.generation,
+        start_offset=group.segments[0].start_offset,
+    )
+    writer = open_segment(storage, header, codec=codec, attempt=attempt)
+    try:
+        for entry in group.segments:
+            _append(storage, group, entry, writer)
+        merged = segment_entry(writer.name, writer.finish(group.segments[-1].end_offset))
+        _compare(group, merged)
+        writer.complete()
+    except BaseException:
+        writer.abort()
+        raise
+    return merged
+
+
+def _append(storage: ObjectStorage, group: MergeGroup, entry: SegmentEntry, writer: SegmentWriter) -> None:
+    reader = SegmentReader(StoredObject(storage, entry.name, entry.size_bytes))
+    if (reader.header.topic_id, reader.header.partition) != (group.topic_id, group.partition):
+        raise DamagedSegment(entry.name, "header", "it belongs to another partition")
+    for batch in reader.batches(check_crcs=True):
+        try:
+            writer.append(batch.data, batch.summary)
+        except ValueError as error:
+            raise DamagedSegment(entry.name, "frames", str(error)) from None
+
+
+def _compare(group: MergeGroup, merged: SegmentEntry) -> None:
+    sources = group.segments
+    smallest = [each.min_timestamp for each in sources if each.min_timestamp is not None]
+    largest = [each.max_timestamp for each in sources if each.max_timestamp is not None]
+    expected = {
+        "first_offset": sources[0].first_offset,
+        "last_offset": sources[-1].last_offset,
+        "batch_count": sum(each.batch_count for each in sources),
+        "record_count": sum(each.record_count for each in sources),
+        "control_record_count": sum(each.control_record_count for each in sources),
+        "batch_bytes": sum(each.batch_bytes for each in sources),
+        "largest_batch_bytes": max(each.largest_batch_bytes for each in sources),
+        "min_timestamp": min(smallest, default=None),
+        "max_timestamp": max(largest, default=None),
+    }
+    for field, value in expected.items():
+        if (found := getattr(merged, field)) != value:
+            place = f"{sources[0].name} to {sources[-1].name}"
+            raise DamagedSegment(place, "manifest", f"it says {field} {value}, and the batches say {found}")

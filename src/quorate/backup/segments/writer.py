@@ -1,7 +1,6 @@
-"""Writes one segment: batches go in, the bytes of the object come out, in pieces.
+"""Writes one segment into an object of the storage: named, framed and hashed in this one way. Does I/O.
 
-Memory stays constant whatever the segment's size: a frame is gathered, given out and forgotten. What a call gives out
-may be a view of what went in, so it is to be stored before the caller uses its buffer again.
+Memory stays constant whatever the segment's size: a frame is gathered, written and forgotten.
 """
 
 import hashlib
@@ -9,6 +8,8 @@ import hashlib
 import msgspec
 
 from quorate.backup.errors import BatchTooLarge
+from quorate.backup.objects.names import segment_name
+from quorate.backup.objects.storage import ObjectStorage, Upload
 from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import (
     GATHERED_FRAME_BYTES,
@@ -37,10 +38,26 @@ class FinishedSegment(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str  # Of the whole object, as ``sha256sum`` tells it.
 
 
+def open_segment(storage: ObjectStorage, header: SegmentHeader, *, codec: FrameCodec, attempt: str) -> "SegmentWriter":
+    """``storage`` is the backup's own folder. An object of this name is nobody else's: the attempt is part of it."""
+    name = segment_name(header.topic, header.topic_id, header.partition, header.start_offset, attempt)
+    return SegmentWriter(name, storage.open_upload(name), header, codec)
+
+
 class SegmentWriter:
+    """Done after ``finish`` and ``complete``, or after ``abort``."""
+
     def __init__(
-        self, header: SegmentHeader, codec: FrameCodec = FrameCodec.NONE, *, frame_bytes: int = GATHERED_FRAME_BYTES
+        self,
+        name: str,
+        upload: Upload,
+        header: SegmentHeader,
+        codec: FrameCodec = FrameCodec.NONE,
+        *,
+        frame_bytes: int = GATHERED_FRAME_BYTES,
     ) -> None:
+        self.name = name
+        self._upload = upload
         self._codec = codec
         self._frame_bytes = frame_bytes
         self._content = SegmentContent(header.start_offset)
@@ -63,8 +80,8 @@ class SegmentWriter:
         """The offset behind the last batch."""
         return self._content.next_offset
 
-    def append(self, batch: Buffer, summary: BatchSummary) -> list[Buffer]:
-        """Take a whole batch; returns the pieces of the object that are ready, mostly none."""
+    def append(self, batch: Buffer, summary: BatchSummary) -> None:
+        """Take a whole batch whose CRC is right. The buffer may be used again when this returns."""
         if len(batch) != summary.size_bytes:
             raise ValueError(f"batch at offset {summary.base_offset}: {len(batch)} bytes, not {summary.size_bytes}")
         if summary.size_bytes > MAX_FRAME_BYTES:
@@ -86,17 +103,27 @@ class SegmentWriter:
         else:
             self._frame.add(summary)
             self._payload += batch
-        return pieces
+        if pieces:
+            self._upload.write(pieces)
 
-    def finish(self, end_offset: Offset) -> tuple[list[Buffer], FinishedSegment]:
-        """Give out the rest. The segment answers for all offsets below ``end_offset``."""
+    def finish(self, end_offset: Offset) -> FinishedSegment:
+        """Write the rest. The segment answers for all offsets below ``end_offset``, and counts when it is complete."""
         pieces = self._close_frame()
         footer = self._content.footer(end_offset, self._index, self._sha256.hexdigest())
         encoded = encode_footer(footer)
         pieces.append(encoded)
         self._sha256.update(encoded)
+        self._upload.write(pieces)
         size_bytes = self._written_bytes + len(encoded)
-        return pieces, FinishedSegment(footer=footer, size_bytes=size_bytes, sha256=self._sha256.hexdigest())
+        return FinishedSegment(footer=footer, size_bytes=size_bytes, sha256=self._sha256.hexdigest())
+
+    def complete(self) -> None:
+        """The object is in the storage when this returns, whole and durable."""
+        self._upload.complete()
+
+    def abort(self) -> None:
+        """Leave nothing behind; never fails."""
+        self._upload.abort()
 
     def _note_frame_start(self, base_offset: Offset) -> None:
         if self._index and self._content.batch_bytes - self._indexed_batch_bytes < INDEX_INTERVAL_BYTES:

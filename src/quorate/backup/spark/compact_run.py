@@ -15,9 +15,9 @@ from quorate.backup.errors import BackupError, CommitConflict
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest
 from quorate.backup.objects.storage import StorageLocation
+from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.spark.cluster_capture import now_ms
 from quorate.backup.spark.compact_task import CompactSettings, CompactTask, MergeAnswer
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
 from quorate.backup.spark.session.work_sharing import pack_by_bytes

@@ -11,8 +11,7 @@ from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import attempt_name
 from quorate.backup.objects.storage import StorageLocation, open_storage
-from quorate.backup.retention.compaction import MergeGroup
-from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.compaction import MergeGroup, merge_segments
 from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 

@@ -13,13 +13,13 @@ from quorate.backup.errors import BackupError, ManifestPruned
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry
 from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.config import RestoreConfig
 from quorate.backup.restore.ledger import RestoreDone, RestoreLedger, restores_location, settings_digest
 from quorate.backup.restore.plan import RestorePlan, TargetTopic, spans_by_target
 from quorate.backup.restore.retention import retention_warnings
 from quorate.backup.retention.holds import HoldLedger, holds_location
-from quorate.backup.spark.cluster_capture import now_ms
 from quorate.backup.spark.restore_groups import RestoreGroups
 from quorate.backup.spark.restore_preparation import RestorePreparation, RestoreWatcher
 from quorate.backup.spark.restore_stream import PartitionAssignment, SourceSegments

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from quorate.backup.errors import BackupError, DamagedSegment
 from quorate.backup.manifests.manifest import Manifest, PartitionEntry
 from quorate.backup.objects.storage import StoredObject
-from quorate.backup.retention.compaction import Merge, compacted, plan_merges
-from quorate.backup.retention.compaction_merge import merge_segments
+from quorate.backup.retention.compaction import Merge, compacted, merge_segments, plan_merges
 from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.verification import verify_deeply

@@ -9,7 +9,8 @@ def test_worker_can_import_tasks_from_the_zip_alone(tmp_path: Path) -> None:
     package = write_package_zip(tmp_path)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import quorate.backup.spark.copy_task, quorate.backup.spark.verification as module; print(module.__file__)"
+        "import quorate.backup.spark.copy.copy_task, quorate.backup.spark.verification as module;"
+        "print(module.__file__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(package)], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -1,6 +1,6 @@
 import pytest
 
-from quorate.backup.spark.unreadable import find_sound_offset
+from quorate.backup.spark.copy.copy_task import find_sound_offset
 from quorate.kernel.ids import Offset
 
 

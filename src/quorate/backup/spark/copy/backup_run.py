@@ -17,15 +17,20 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.commit import Run, after, commit, require_cluster
 from quorate.backup.manifests.manifest import Failure, GapReason, GroupEntry, Isolation, Manifest, Mode
 from quorate.backup.manifests.merging import MergedRun, RangeResult, merge_results
+from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.planning.cluster_snapshot import ClusterSnapshot
 from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run, require_topics
-from quorate.backup.segments.sink import SegmentSettings
-from quorate.backup.spark.cluster_capture import capture_cluster, capture_groups, now_ms
-from quorate.backup.spark.copy_task import CopySettings, CopyTask, TaskReport, decode_report, encode_task
-from quorate.backup.spark.run_report import RunReport, run_report
+from quorate.backup.segments.range_copier import SegmentSettings
+from quorate.backup.spark.copy.cluster_capture import (
+    capture_cluster,
+    capture_groups,
+    copied_in_parts,
+    truncated_meanwhile,
+)
+from quorate.backup.spark.copy.copy_task import CopySettings, CopyTask, TaskReport
+from quorate.backup.spark.copy.run_report import RunReport, run_report
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
 from quorate.backup.spark.session.work_sharing import share_of_limit
-from quorate.backup.spark.truncation_check import copied_in_parts, truncated_meanwhile
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
@@ -143,8 +148,8 @@ class BackupRuns:
             ),
         )
         watcher.phase("copying")
-        rows = spark.run(CopyTask(settings), [encode_task(task) for task in plan.tasks], watcher)
-        return [decode_report(row) for row in rows]
+        rows = spark.run(CopyTask(settings), [msgspec.msgpack.encode(task) for task in plan.tasks], watcher)
+        return [msgspec.msgpack.decode(row, type=TaskReport) for row in rows]
 
     def _describe(self, captured: "_Captured", run_id: str, number: int) -> Run:
         return Run(

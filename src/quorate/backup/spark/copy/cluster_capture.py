@@ -1,15 +1,19 @@
 """Learns from the cluster what a run has to know: topics, configs, the ends of every log, group offsets. Does I/O.
 
-One partition or group that does not answer is noted as such and holds up none of the others.
+One partition or group that does not answer is noted as such and holds up none of the others. When all is copied, the
+logs are looked at again: whoever fetches a range makes sure that all of it is of one history (KIP-320), but the ranges
+of one partition are fetched at different times, and an unclean election in between may have left some of them from
+before it, and some from after it.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import msgspec
 
 from quorate.backup.manifests.manifest import Failure, GroupEntry, GroupOffset, Manifest
+from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.planning.cluster_snapshot import (
     ClusterSnapshot,
     EpochEnd,
@@ -17,6 +21,7 @@ from quorate.backup.planning.cluster_snapshot import (
     TopicSelection,
     TopicSnapshot,
 )
+from quorate.backup.planning.planner import PartitionPlan, Plan
 from quorate.client import offsets
 from quorate.client.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from quorate.client.fetch.batches import IsolationLevel
@@ -101,10 +106,6 @@ def capture_groups(
         found = list(pool.map(lambda group: capture(group.group_id, group.state, group.protocol_type), groups))
     entries = [each for each in found if isinstance(each, GroupEntry) and each.offsets]
     return entries, [each for each in found if isinstance(each, Failure)]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class _Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,3 +213,33 @@ def _topic_configs(client: KafkaClient, names: list[TopicName]) -> dict[TopicNam
     for name in names:
         found |= _topic_configs(client, [name])
     return found
+
+
+class AsksForEpochs(Protocol):
+    def try_epoch_ends(
+        self, epochs: Mapping[TopicPartition, LeaderEpoch]
+    ) -> Mapping[TopicPartition, offsets.EpochEnd | QuorateError]: ...
+
+
+def truncated_meanwhile(asked: AsksForEpochs, plan: Plan) -> list[Failure]:
+    """The partitions that were copied from two histories. The next run finds where they part, and copies the rest."""
+    copied = copied_in_parts(plan)
+    ends = asked.try_epoch_ends({name: each.captured_leader_epoch for name, each in copied.items()})
+    return [
+        Failure(
+            topic=name.topic,
+            partition=name.partition,
+            message=f"{name} was truncated to offset {end.end_offset} while it was copied: run the backup again",
+        )
+        for name, end in ends.items()
+        if isinstance(end, offsets.EpochEnd) and 0 <= end.end_offset < copied[name].captured_end_offset
+    ]
+
+
+def copied_in_parts(plan: Plan) -> dict[TopicPartition, PartitionPlan]:
+    return {
+        TopicPartition(topic.name, each.partition): each
+        for topic in plan.topics
+        for each in topic.partitions
+        if len(each.ranges) > 1 and each.captured_leader_epoch >= 0
+    }

@@ -8,7 +8,7 @@ import pytest
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSelection, TopicSnapshot
 from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
-from quorate.backup.spark.truncation_check import truncated_meanwhile
+from quorate.backup.spark.copy.cluster_capture import truncated_meanwhile
 from quorate.client.offsets import EpochEnd
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition

@@ -6,7 +6,7 @@ import msgspec
 
 from quorate.backup.manifests.manifest import Failure, Gap, Manifest, TopicEntry
 from quorate.backup.planning.planner import Plan
-from quorate.backup.spark.copy_task import TaskReport
+from quorate.backup.spark.copy.copy_task import TaskReport
 from quorate.kernel.ids import PartitionIndex, TopicName
 
 

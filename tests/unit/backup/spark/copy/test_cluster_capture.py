@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from quorate.backup.planning.cluster_snapshot import TopicSelection
-from quorate.backup.spark.cluster_capture import capture_cluster
+from quorate.backup.spark.copy.cluster_capture import capture_cluster
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient

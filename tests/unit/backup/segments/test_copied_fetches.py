@@ -10,9 +10,7 @@ from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import partition_folder, segment_name
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
 from quorate.backup.planning.ranges import OffsetRange
-from quorate.backup.segments.range_recorder import RangeRecorder
-from quorate.backup.segments.sink import SegmentSettings
-from quorate.backup.spark.range_copy import RangeCopy
+from quorate.backup.segments.range_copier import RangeCopier, SegmentSettings
 from quorate.client.errors import OffsetOutOfRange, PartitionUnavailable
 from quorate.client.fetch.batches import AbortedTransaction, FetchedBatches, RangeFailed, walk_batches
 from quorate.kernel.ids import (
@@ -53,9 +51,9 @@ def offset_range(start: int, end: int, *, is_first: bool = True, is_last: bool =
     )
 
 
-def copy_of(storage: ObjectStorage, wanted: OffsetRange) -> RangeCopy:
-    recorder = RangeRecorder(storage, wanted, cluster_id="c", attempt="a1", settings=SegmentSettings())
-    return RangeCopy(wanted, recorder, lambda: 0)
+def copy_of(storage: ObjectStorage, wanted: OffsetRange, max_bytes: int = 1024) -> RangeCopier:
+    settings = SegmentSettings(max_bytes=max_bytes)
+    return RangeCopier(storage, wanted, cluster_id="c", attempt="a1", settings=settings, now_ms=lambda: 0)
 
 
 def batch(base: int, count: int) -> bytes:
@@ -63,7 +61,7 @@ def batch(base: int, count: int) -> bytes:
     return bytes(build_batch(records, base_offset=Offset(base)))
 
 
-def fetched(copy: RangeCopy, *batches: bytes, is_last: bool = False, aborted: tuple[int, ...] = ()) -> FetchedBatches:
+def fetched(copy: RangeCopier, *batches: bytes, is_last: bool = False, aborted: tuple[int, ...] = ()) -> FetchedBatches:
     data = memoryview(b"".join(batches))
     walked = walk_batches(data)
     return FetchedBatches(
@@ -81,7 +79,7 @@ def fetched(copy: RangeCopy, *batches: bytes, is_last: bool = False, aborted: tu
     )
 
 
-def below_log_start(copy: RangeCopy, at: int, log_start: int) -> RangeFailed:
+def below_log_start(copy: RangeCopier, at: int, log_start: int) -> RangeFailed:
     error = OffsetOutOfRange(PARTITION, Offset(at), Offset(log_start), Offset(1000))
     return RangeFailed(range=copy.fetch_range, next_offset=Offset(at), error=error)
 
@@ -91,7 +89,7 @@ def covered(result: RangeResult) -> list[tuple[int, int]]:
     return sorted(segments + [(each.start_offset, each.end_offset) for each in result.gaps])
 
 
-def finished(copy: RangeCopy) -> RangeResult:
+def finished(copy: RangeCopier) -> RangeResult:
     assert copy.result is not None
     return copy.result
 
@@ -211,9 +209,7 @@ def test_a_partition_whose_object_the_storage_refuses_fails_alone(storage: Objec
 def test_what_is_in_whole_segments_counts_when_the_storage_refuses_the_next(storage: ObjectStorage) -> None:
     """A segment for every batch; where the second one should be is a folder."""
     wanted = offset_range(0, 12)
-    settings = SegmentSettings(max_bytes=1)
-    recorder = RangeRecorder(storage, wanted, cluster_id="c", attempt="a1", settings=settings)
-    copy = RangeCopy(wanted, recorder, lambda: 0)
+    copy = copy_of(storage, wanted, max_bytes=1)
     second = segment_name(wanted.topic, wanted.topic_id, wanted.partition, Offset(4), "a1")
     storage.put_if_absent(f"{second}/folder", b"")
 
