@@ -37,7 +37,8 @@ _FRAME_HEAD = struct.Struct(">4sB3xIIIqqI")
 
 def mutate(store: SeedStore, folder: str, random: Random) -> str:
     """Change something in this folder of the store; what was changed, for a report."""
-    path = random.choice([each for each in store.pristine if each.is_relative_to(store.folder / folder)])
+    below = f"{store.folder / folder}/"
+    path = random.choice([each for each in store.pristine if str(each).startswith(below)])
     change = random.choice([_damage, _forge, _forge, _forge, _forge, _forge, _move])
     return f"{path.relative_to(store.folder)}: {change(store, path, random)}"
 

@@ -37,6 +37,8 @@ class SeedStore:
         _write_neighbours(folder)
         self._fill()
         self.pristine = {path: path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
+        self._pristine_contents = {str(path): content for path, content in self.pristine.items()}
+        self._pristine_folders = {str(parent) for path in self.pristine for parent in path.parents}
         self._outside = self.outside()
 
     @property
@@ -61,23 +63,28 @@ class SeedStore:
 
     def reset(self) -> None:
         """As it was before anything was done to it."""
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            if path.is_symlink() or not path.is_dir():
-                if path not in self.pristine or path.is_symlink():
-                    path.unlink()
-            elif not any(each.is_relative_to(path) for each in self.pristine):
-                shutil.rmtree(path)
-        for path, content in self.pristine.items():
-            if not path.is_file() or path.read_bytes() != content:
-                if path.is_dir():
-                    shutil.rmtree(path)
-                elif path.exists():
-                    path.unlink()
-                for parent in [each for each in path.parents if each.is_relative_to(self.folder)][::-1]:
-                    if not parent.is_dir():
-                        parent.unlink(missing_ok=True)
-                        parent.mkdir()
+        found = self._remove_strangers(str(self.folder))
+        for name, content in self._pristine_contents.items():
+            path = Path(name)
+            if name not in found or path.read_bytes() != content:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+
+    def _remove_strangers(self, folder: str) -> set[str]:
+        """Remove what was not there at first; the files that are left. Text is several times faster than paths."""
+        found: set[str] = set()
+        with os.scandir(folder) as entries:
+            for entry in list(entries):
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.path in self._pristine_folders:
+                        found |= self._remove_strangers(entry.path)
+                    else:
+                        shutil.rmtree(entry.path)
+                elif entry.path in self._pristine_contents and entry.is_file(follow_symlinks=False):
+                    found.add(entry.path)
+                else:
+                    os.unlink(entry.path)
+        return found
 
     def assert_outside_is_untouched(self) -> None:
         found = self.outside()
