@@ -12,9 +12,8 @@ from concurrent.futures import Executor
 import msgspec
 
 from quorate.kernel.ids import Offset, QuorumLeader, Term
-from quorate.metadata.core.command_costs import cost_of
 from quorate.metadata.core.commands import Command
-from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.controller import Controller, cost_of
 from quorate.metadata.core.records import AnyRecord
 from quorate.metadata.store import MetadataStore, Outcomes, decide_all
 from quorate.quorum.entry_payload import encode_records

@@ -23,8 +23,8 @@ from quorate.metadata.core.commands import (
 )
 from quorate.metadata.core.elections import preferred_leader_imbalance
 from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.metadata.core.reassignment import list_reassignments
 from quorate.metadata.core.rebalancing import replacement_plan
+from quorate.metadata.core.replica_changes import list_reassignments
 from quorate.metadata.store import MetadataStore
 
 logger = logging.getLogger(__name__)

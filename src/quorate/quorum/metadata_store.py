@@ -18,8 +18,7 @@ from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.core.decisions import Answer
-from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.metadata.core.image_difference import difference
+from quorate.metadata.core.image import Delta, MetadataImage, difference
 from quorate.metadata.core.records import AnyRecord, TopicDeleted
 from quorate.metadata.core.snapshot import decode_image, encode_image
 from quorate.metadata.store import MetadataStore, Outcomes

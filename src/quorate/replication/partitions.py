@@ -20,8 +20,7 @@ from quorate.kernel.ids import PartitionIndex, PartitionLeader, TopicId, TopicNa
 from quorate.kernel.ports import Disk
 from quorate.kernel.turns import Backlog
 from quorate.metadata.core.effective_configs import BrokerView
-from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
-from quorate.metadata.core.image_difference import difference
+from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition, difference
 from quorate.metadata.store import LeadershipListener, MetadataStore
 from quorate.replication.core.messages import PartitionKey
 from quorate.replication.disk_room import DiskRoom

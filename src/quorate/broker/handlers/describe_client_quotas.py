@@ -6,8 +6,7 @@ from quorate.broker.api import Api, HandlerResult
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.kernel.errors import KafkaError
-from quorate.metadata.core.quota_entities import QuotaEntity
-from quorate.metadata.core.quota_filters import FilterComponent, matching_quotas
+from quorate.metadata.core.quota_entities import FilterComponent, QuotaEntity, matching_quotas
 from quorate.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -15,7 +15,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, TopicName
 from quorate.metadata.core.broker_configs import BROKER_CONFIGS
 from quorate.metadata.core.config_definitions import ConfigDefinition
-from quorate.metadata.core.consumer_group_configs import GROUP_CONFIGS
+from quorate.metadata.core.coordinator_configs import GROUP_CONFIGS
 from quorate.metadata.core.effective_configs import (
     ConfigEntry,
     ConfigSource,

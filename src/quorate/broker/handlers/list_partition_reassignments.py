@@ -5,7 +5,7 @@ from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.metadata.core.commands import PartitionName
-from quorate.metadata.core.reassignment import list_reassignments
+from quorate.metadata.core.replica_changes import list_reassignments
 from quorate.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -15,9 +15,8 @@ from quorate.metadata.core.config_definitions import (
     between,
 )
 from quorate.metadata.core.connection_configs import CONNECTION_CONFIGS
-from quorate.metadata.core.consumer_group_configs import CONSUMER_GROUP_CONFIGS
+from quorate.metadata.core.coordinator_configs import CONSUMER_GROUP_CONFIGS, TRANSACTION_CONFIGS
 from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
-from quorate.metadata.core.transaction_configs import TRANSACTION_CONFIGS
 
 _OWN = (
     ConfigDefinition(

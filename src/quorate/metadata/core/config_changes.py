@@ -14,7 +14,7 @@ from quorate.metadata.core.commands import (
     ConfigOperation,
 )
 from quorate.metadata.core.config_definitions import ConfigDefinition, ConfigType, find_definition
-from quorate.metadata.core.consumer_group_configs import GROUP_CONFIG_LIMITS, GROUP_CONFIGS
+from quorate.metadata.core.coordinator_configs import GROUP_CONFIG_LIMITS, GROUP_CONFIGS
 from quorate.metadata.core.effective_configs import (
     BrokerView,
     broker_entries,

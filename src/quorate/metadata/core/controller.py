@@ -1,10 +1,10 @@
-"""The controller: hands each command to the module that decides it.
+"""The controller: hands each command to the module that decides it, and estimates how much work that is.
 
 ``decide`` reads an image and changes nothing; replaying the records is what makes a decision true. A command that
 cannot be granted raises ``KafkaError`` with the code that the client is to see.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 from uuid import UUID
 
@@ -25,11 +25,25 @@ from quorate.metadata.core.decisions import Decision
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.elections import ElectionRules, decide_elections
 from quorate.metadata.core.image import MetadataImage
-from quorate.metadata.core.isr import decide_for_leader
 from quorate.metadata.core.placement import LeaderPlacement
-from quorate.metadata.core.reassignment import decide_reassignments
 from quorate.metadata.core.rebalancing import decide_drain, decide_rebalance
+from quorate.metadata.core.replica_changes import decide_for_leader, decide_reassignments
 from quorate.metadata.core.topics import create_partitions, create_topic, delete_topic
+
+_ContentCommand = (
+    c.FormCluster
+    | c.CreateTopic
+    | c.DeleteTopic
+    | c.CreatePartitions
+    | c.AlterTopicConfigs
+    | c.AlterBrokerConfigs
+    | c.AlterGroupConfigs
+    | c.AlterClientQuota
+    | c.AllocateProducerIds
+)
+#: Each command sees those before it on an image of its own, with new tables of the topics.
+_TOPICS_PER_UNIT = 50
+
 
 __all__ = ["Controller", "Decision"]
 
@@ -102,19 +116,6 @@ class Controller:
                 assert_never(command)
 
 
-_ContentCommand = (
-    c.FormCluster
-    | c.CreateTopic
-    | c.DeleteTopic
-    | c.CreatePartitions
-    | c.AlterTopicConfigs
-    | c.AlterBrokerConfigs
-    | c.AlterGroupConfigs
-    | c.AlterClientQuota
-    | c.AllocateProducerIds
-)
-
-
 def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision:
     if image.cluster_id:
         return Decision()
@@ -124,3 +125,38 @@ def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision:
 def _allocate_producer_ids(image: MetadataImage, count: int) -> Decision:
     first = image.next_producer_id
     return Decision(records=(r.ProducerIdsAllocated(next_producer_id=ProducerId(first + count)),), producer_id=first)
+
+
+def cost_of(image: MetadataImage, commands: Sequence[c.Command]) -> int:
+    """About how much work a decision is, so that a worker can be given what would hold up the loop.
+
+    The unit is a partition that is looked at or changed, a few microseconds.
+    """
+    between = len(image.topics) // _TOPICS_PER_UNIT
+    return sum(_cost(image, command) for command in commands) + (len(commands) - 1) * between
+
+
+def _cost(image: MetadataImage, command: c.Command) -> int:
+    match command:
+        case c.CreateTopic(partition_count=count, assignments=assignments):
+            return max(1, count, len(assignments or ()))
+        case c.CreatePartitions(total_count=count):
+            return max(1, count)
+        case c.DeleteTopic(topic_id=topic_id):
+            topic = image.topic_by_id(topic_id)
+            return 1 if topic is None else 1 + len(topic.partitions)
+        case c.AlterIsr(changes=changes):
+            return len(changes)
+        case c.ElectLeaders(partitions=partitions):
+            return _all_partitions(image) if partitions is None else len(partitions)
+        case c.AlterPartitionReassignments(reassignments=reassignments):
+            return len(reassignments)
+        case c.RebalancePartitions():
+            return _all_partitions(image)
+        case _:
+            node = getattr(command, "node_id", None)
+            return 1 if node is None else 1 + image.replica_count(node)
+
+
+def _all_partitions(image: MetadataImage) -> int:
+    return sum(len(topic.partitions) for topic in image.topics.values())

@@ -1,15 +1,20 @@
-"""What a command is answered with, and the records that make the answer true."""
+"""What a command is answered with, and the records that make the answer true.
+
+``PartitionEdits`` gathers the new states of partitions during one decision: each changed partition gives one record,
+whatever the number of its edits, and its epochs are computed here and only here.
+"""
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NO_TOPIC_ID, BrokerEpoch, PartitionIndex, ProducerId, TopicId, TopicName
-from quorate.metadata.core.image import PartitionState, Topic, TopicIdPartition
-from quorate.metadata.core.records import AnyRecord
+from quorate.kernel.ids import NO_TOPIC_ID, BrokerEpoch, LeaderEpoch, PartitionIndex, ProducerId, TopicId, TopicName
+from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicIdPartition
+from quorate.metadata.core.image_draft import partition_record
+from quorate.metadata.core.records import AnyRecord, PartitionChanged
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What became of one partition in a command that concerns many."""
+    """The outcome for one partition of a command that concerns many."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -21,7 +26,7 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a decision that the asker gets, on whichever node it is."""
+    """The part of a decision that the submitter of the command gets, on whichever node it is."""
 
     topic: Topic | None = None
     #: The first id of a producer id block.
@@ -47,3 +52,55 @@ def failed(name: TopicIdPartition, error: KafkaError, state: PartitionState | No
         message=error.message,
         state=state,
     )
+
+
+class PartitionEdits:
+    """Later edits of a decision see the earlier ones. An edit sets no epochs: they follow from the change."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._edits: dict[TopicIdPartition, _Edit] = {}
+
+    def current(self, name: TopicIdPartition) -> PartitionState:
+        edit = self._edits.get(name)
+        return self._original(name) if edit is None else edit.state
+
+    def change(
+        self, name: TopicIdPartition, new: PartitionState, *, unclean: bool = False, even_if_same: bool = False
+    ) -> PartitionState:
+        """Make this the partition's state. The leader epoch grows by one if leadership changed in any edit.
+
+        It grows, too, where a replica is taken away: that one deletes its log, and if it came back in the same leader
+        epoch, the leader would believe that it still has what it once reported.
+
+        ``even_if_same`` gives a new partition epoch to a state that does not change, which rules out for good every
+        proposal made from the old one.
+        """
+        before = self.current(name)
+        if new == before and not even_if_same:
+            return before
+        original = self._original(name)
+        edit = self._edits.get(name)
+        loses_replica = not set(before.replicas) <= set(new.replicas)
+        leads_anew = loses_replica or new.leader != before.leader or (edit is not None and edit.leads_anew)
+        state = msgspec.structs.replace(
+            new,
+            leader_epoch=LeaderEpoch(original.leader_epoch + leads_anew),
+            partition_epoch=original.partition_epoch + 1,
+        )
+        self._edits[name] = _Edit(
+            state=state, leads_anew=leads_anew, unclean=unclean or (edit is not None and edit.unclean)
+        )
+        return state
+
+    def records(self) -> tuple[PartitionChanged, ...]:
+        return tuple(partition_record(name, edit.state, unclean=edit.unclean) for name, edit in self._edits.items())
+
+    def _original(self, name: TopicIdPartition) -> PartitionState:
+        return self._image.topics[name.topic].partitions[name.partition]
+
+
+class _Edit(msgspec.Struct, frozen=True, kw_only=True):
+    state: PartitionState
+    leads_anew: bool
+    unclean: bool

@@ -11,11 +11,10 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, NodeId, QuorumLeader
 from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
-from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
+from quorate.metadata.core.decisions import Decision, PartitionEdits, PartitionOutcome, failed, succeeded
 from quorate.metadata.core.effective_configs import BrokerView, topic_entries
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.image_parts import without
-from quorate.metadata.core.partition_edits import PartitionEdits
 from quorate.metadata.core.records import PartitionChanged
 from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
 

@@ -1,23 +1,27 @@
 """The one mutable moment between two images: records are applied to a draft, which becomes the next image.
 
-Tables are copied on the first write to them, so that a batch costs what it touches.
+Tables are copied on the first write to them, so that a batch costs what it touches; the rest is shared between images.
+The index from nodes to the partitions that they hold is kept in step with the partitions in the same way.
 """
 
-from typing import TYPE_CHECKING, TypeVar, assert_never
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
 import msgspec
 
 from quorate.kernel.ids import GroupId, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import can_collide, collision_key
 from quorate.metadata.core import records as r
-from quorate.metadata.core.copy_on_write import CopyOnWrite
-from quorate.metadata.core.deletions import Deletions
-from quorate.metadata.core.hosting_index import HostingDraft
-from quorate.metadata.core.image_parts import Broker, Delta, PartitionState, Topic, TopicIdPartition
+from quorate.metadata.core.image_parts import (
+    Broker,
+    Deletions,
+    Delta,
+    HostedPartitions,
+    PartitionState,
+    Topic,
+    TopicIdPartition,
+)
 from quorate.metadata.core.quota_entities import QuotaEntity
-
-if TYPE_CHECKING:
-    from quorate.metadata.core.image import MetadataImage
 
 Value = TypeVar("Value")
 _BrokerRecord = (
@@ -28,6 +32,11 @@ _BrokerRecord = (
     | r.BrokerRoomChanged
     | r.BrokerUnregistered
 )
+Key = TypeVar("Key")
+
+
+if TYPE_CHECKING:
+    from quorate.metadata.core.image import MetadataImage
 
 
 class ImageDraft:
@@ -252,6 +261,22 @@ def partition_state(record: r.PartitionChanged, old: PartitionState | None = Non
     )
 
 
+def partition_record(name: TopicIdPartition, state: PartitionState, *, unclean: bool = False) -> r.PartitionChanged:
+    """The state as it follows from the one before; a snapshot adds what does not."""
+    return r.PartitionChanged(
+        topic_id=name.topic_id,
+        partition=name.partition,
+        replicas=state.replicas,
+        isr=state.isr,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        adding_replicas=state.adding_replicas,
+        removing_replicas=state.removing_replicas,
+        unclean=unclean,
+    )
+
+
 def _former_replicas(old: PartitionState, replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     if old.replicas == replicas:
         return old.former_replicas
@@ -263,3 +288,120 @@ def _set_or_remove(table: dict[str, Value], key: str, value: Value | None) -> No
         table.pop(key, None)
     else:
         table[key] = value
+
+
+class HostingDraft:
+    """The index from nodes to the partitions they hold; only the nodes and topics that a batch touches are copied."""
+
+    def __init__(self, base: Mapping[NodeId, HostedPartitions]) -> None:
+        self._base = base
+        self._touched: dict[NodeId, _NodeDraft] = {}
+
+    def move(
+        self, topic_id: TopicId, partition: PartitionIndex, old: PartitionState | None, new: PartitionState | None
+    ) -> None:
+        """The partition went from one state to another; None stands for a partition that is not there."""
+        if old is not None and new is not None and (old.replicas, old.leader) == (new.replicas, new.leader):
+            return
+        if old is not None:
+            self._count(old, -1)
+        if new is not None:
+            self._count(new, 1)
+        old_replicas = () if old is None else old.replicas
+        new_replicas = () if new is None else new.replicas
+        for node in old_replicas:
+            if node not in new_replicas:
+                self._node(node).indexes(topic_id).discard(partition)
+        for node in new_replicas:
+            if node not in old_replicas:
+                self._node(node).indexes(topic_id).add(partition)
+
+    def finish(self) -> Mapping[NodeId, HostedPartitions]:
+        if not self._touched:
+            return self._base
+        hosted = dict(self._base)
+        for node, draft in self._touched.items():
+            if draft.replica_count:
+                hosted[node] = draft.finish()
+            else:
+                hosted.pop(node, None)
+        return hosted
+
+    def _count(self, state: PartitionState, step: int) -> None:
+        for node in state.replicas:
+            self._node(node).replica_count += step
+        self._node(state.replicas[0]).preferred_count += step
+        if state.has_leader:
+            self._node(state.leader).leader_count += step
+
+    def _node(self, node: NodeId) -> "_NodeDraft":
+        draft = self._touched.get(node)
+        if draft is None:
+            draft = self._touched[node] = _NodeDraft(self._base.get(node) or HostedPartitions())
+        return draft
+
+
+class _NodeDraft:
+    def __init__(self, base: HostedPartitions) -> None:
+        self._base = base
+        self._touched: dict[TopicId, set[PartitionIndex]] = {}
+        self.replica_count = base.replica_count
+        self.leader_count = base.leader_count
+        self.preferred_count = base.preferred_count
+
+    def indexes(self, topic_id: TopicId) -> set[PartitionIndex]:
+        touched = self._touched.get(topic_id)
+        if touched is None:
+            touched = self._touched[topic_id] = set(self._base.replicas.get(topic_id, ()))
+        return touched
+
+    def finish(self) -> HostedPartitions:
+        return msgspec.structs.replace(
+            self._base,
+            replicas=self._replicas(),
+            replica_count=self.replica_count,
+            leader_count=self.leader_count,
+            preferred_count=self.preferred_count,
+        )
+
+    def _replicas(self) -> Mapping[TopicId, frozenset[PartitionIndex]]:
+        if not self._touched:
+            return self._base.replicas
+        replicas = dict(self._base.replicas)
+        for topic_id, indexes in self._touched.items():
+            if indexes:
+                replicas[topic_id] = frozenset(indexes)
+            else:
+                replicas.pop(topic_id, None)
+        return replicas
+
+
+class CopyOnWrite(Generic[Key, Value]):
+    """A mapping that is copied when it is first written to, so that untouched tables are shared between images."""
+
+    def __init__(self, base: Mapping[Key, Value]) -> None:
+        self._own: dict[Key, Value] | None = None
+        #: What a reader sees now; after the last write, what the next image keeps.
+        self.current: Mapping[Key, Value] = base
+
+    def __getitem__(self, key: Key) -> Value:
+        return self.current[key]
+
+    def get(self, key: Key) -> Value | None:
+        return self.current.get(key)
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        self._writable()[key] = value
+
+    def pop(self, key: Key) -> Value:
+        return self._writable().pop(key)
+
+    def discard(self, key: Key) -> None:
+        if key in self.current:
+            self._writable().pop(key)
+
+    def _writable(self) -> dict[Key, Value]:
+        if self._own is None:
+            self._own = dict(self.current)
+            self.current = self._own
+        return self._own

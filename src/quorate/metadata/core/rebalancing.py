@@ -19,7 +19,7 @@ from quorate.metadata.core.elections import ElectionRules
 from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 from quorate.metadata.core.placement import PlacementLoad
-from quorate.metadata.core.reassignment import decide_reassignments
+from quorate.metadata.core.replica_changes import decide_reassignments
 
 
 def decide_drain(image: MetadataImage, rules: ElectionRules, command: DrainBroker) -> Decision:

@@ -7,9 +7,9 @@ import msgspec
 
 from quorate.kernel.ids import BrokerEpoch, DirectoryId, LeaderEpoch, NodeId, Offset, TopicId, TopicName
 from quorate.metadata.core import records as r
-from quorate.metadata.core.deletions import Deletions
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
-from quorate.metadata.core.partition_edits import partition_record
+from quorate.metadata.core.image_draft import partition_record
+from quorate.metadata.core.image_parts import Deletions
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,13 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.core.commands import AlterClientQuota, QuotaChange
-from quorate.metadata.core.quota_entities import QuotaEntityPart, quota_entity
-from quorate.metadata.core.quota_filters import FilterComponent, MatchType, matching_quotas
+from quorate.metadata.core.quota_entities import (
+    FilterComponent,
+    MatchType,
+    QuotaEntityPart,
+    matching_quotas,
+    quota_entity,
+)
 from quorate.metadata.core.snapshot import decode_image, encode_image
 from tests.unit.metadata.core.cluster import Cluster
 

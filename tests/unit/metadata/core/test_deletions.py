@@ -4,8 +4,8 @@ from uuid import UUID
 
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.metadata.core.commands import AlterPartitionReassignments, DeleteTopic, PartitionReassignment
-from quorate.metadata.core.deletions import Deletions
 from quorate.metadata.core.image import PartitionState, Topic
+from quorate.metadata.core.image_parts import Deletions
 from quorate.metadata.core.snapshot import decode_image, encode_image
 from tests.unit.metadata.core.cluster import ORDERS, Cluster
 

@@ -6,7 +6,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, NodeId, Offset
 from quorate.metadata.core.commands import AlterGroupConfigs, ConfigChange, ConfigOperation
 from quorate.metadata.core.config_changes import decide_group_configs
-from quorate.metadata.core.consumer_group_configs import GROUP_CONFIGS
+from quorate.metadata.core.coordinator_configs import GROUP_CONFIGS
 from quorate.metadata.core.effective_configs import BrokerView, ConfigSource, group_entries
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.snapshot import decode_image, encode_image

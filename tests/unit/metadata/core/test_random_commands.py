@@ -11,8 +11,7 @@ from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import can_collide, collision_key
 from quorate.metadata.core import commands as c
-from quorate.metadata.core.image import HostedPartitions, MetadataImage, PartitionState, TopicIdPartition
-from quorate.metadata.core.image_difference import difference
+from quorate.metadata.core.image import HostedPartitions, MetadataImage, PartitionState, TopicIdPartition, difference
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from quorate.metadata.core.snapshot import decode_image, encode_image
 from tests.unit.metadata.core.cluster import Cluster

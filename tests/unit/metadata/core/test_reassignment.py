@@ -12,7 +12,7 @@ from quorate.metadata.core.commands import (
 )
 from quorate.metadata.core.decisions import PartitionOutcome
 from quorate.metadata.core.image import PartitionState
-from quorate.metadata.core.reassignment import list_reassignments
+from quorate.metadata.core.replica_changes import list_reassignments
 from tests.unit.metadata.core.cluster import ORDERS, Cluster
 
 
