@@ -11,7 +11,7 @@ from quorate.backup.spark.data_source.live_planning import plan_live
 from quorate.backup.spark.data_source.live_reading import LiveTask, read_live
 from quorate.backup.spark.data_source.options import parse_options
 from quorate.client.config import ClientConfig
-from quorate.records.attributes import TimestampType
+from quorate.records.batch import TimestampType
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HEADERS: list[tuple[str, str | bytes | None]] = [

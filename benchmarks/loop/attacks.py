@@ -24,7 +24,7 @@ from quorate.protocol.messages.list_offsets import ListOffsetsPartition, ListOff
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from quorate.protocol.schema import Request
-from quorate.records.varint import encode_varint
+from quorate.records.record import encode_varint
 
 _GZIP, _ZSTD = 1, 4
 _NOW_MS = 1_700_000_000_000

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
-from quorate.records.batch import iterate_batches, read_header
+from quorate.records.batch import Compression, iterate_batches, read_header
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.records.record import Record, iterate_records

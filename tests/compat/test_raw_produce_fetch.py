@@ -10,7 +10,7 @@ from quorate.protocol.frames import decode_response
 from quorate.protocol.messages.api_versions import ApiVersionsRequest
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.raw_connection import RawConnection
 from tests.compat.raw_records import batch, new_producer_id, produce, produce_request

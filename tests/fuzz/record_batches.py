@@ -10,7 +10,7 @@ from typing import Final
 from crc32c import crc32c
 
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from tests.fuzz.world import World

@@ -17,7 +17,7 @@ from quorate.backup.restore.claims import PartitionClaim, take_run_number
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreDone, RestoreLedger, restores_below
 from quorate.backup.retention.holds import Hold, HoldLedger, holds_location
 from quorate.kernel.ids import Offset, PartitionIndex
-from quorate.records.attributes import Compression, TimestampType
+from quorate.records.batch import Compression, TimestampType
 from tests.hostile_stores.restoring import planned
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup
 from tests.unit.backup.batches import TOPIC, batch, summary_of

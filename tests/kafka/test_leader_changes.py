@@ -9,8 +9,8 @@ from quorate.client.errors import LogTruncated
 from quorate.client.fetch.batches import FetchedBatches, FetchRange
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
+from quorate.records.batch import DetachedBatch, detach
 from quorate.records.builder import build_batch
-from quorate.records.detached import DetachedBatch, detach
 from quorate.records.record import Record
 from tests.eventually import eventually
 from tests.kafka.conftest import OpenClient

@@ -10,8 +10,8 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset
 from quorate.protocol.apis import ApiKey
+from quorate.records.batch import detach
 from quorate.records.builder import build_batch
-from quorate.records.detached import detach
 from quorate.records.record import Record
 from tests.kafka.conftest import OpenClient
 from tests.kafka.mock_cluster import MockCluster

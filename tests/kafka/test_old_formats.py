@@ -9,8 +9,7 @@ from quorate.client.admin.topics import NewTopic
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName, TopicPartition
-from quorate.records.attributes import Compression
-from quorate.records.batch import iterate_batches
+from quorate.records.batch import Compression, iterate_batches
 from quorate.records.legacy import iterate_legacy_records
 from quorate.records.record import iterate_records
 from tests.backup_commands import Backups, RecordValue, consume, produce

@@ -14,9 +14,9 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
-from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NodeId
 from quorate.kernel.ports import FileRegion
+from quorate.kernel.settings import Durability
 from quorate.protocol.frames import decode_response, encode_request
 from quorate.protocol.schema import Request, Response
 from quorate.transport.outbox import Reply

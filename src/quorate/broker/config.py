@@ -9,10 +9,9 @@ import msgspec
 
 from quorate.broker.log_settings import LogSettings, parse_log_settings
 from quorate.kernel.address import Address, parse_address
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import MAX_NODE_ID, NodeId
-from quorate.kernel.settings import check_choices
+from quorate.kernel.settings import Durability, check_choices
 from quorate.metadata.core.broker_configs import BROKER_CONFIGS
 from quorate.metadata.core.config_definitions import find_definition
 from quorate.metadata.core.effective_configs import BrokerView

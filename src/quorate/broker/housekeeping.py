@@ -11,9 +11,9 @@ from concurrent.futures import Executor
 
 import msgspec
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ports import Clock, Disk
+from quorate.kernel.settings import Durability
 from quorate.replication.group_commit import GroupCommit
 from quorate.replication.integrity.sound_reads import when_sound
 from quorate.replication.partition import Partition

@@ -35,8 +35,8 @@ from quorate.coordination.transactions.verification import ProducerTurns
 from quorate.coordination.transactions.verifier import TransactionVerifier
 from quorate.kernel.address import Address
 from quorate.kernel.conditions import Conditions
-from quorate.kernel.durability import Durability
 from quorate.kernel.ports import Clock, Disk
+from quorate.kernel.settings import Durability
 from quorate.kernel.turns import Turns
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.core.controller import Controller

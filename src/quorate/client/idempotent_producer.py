@@ -41,8 +41,7 @@ from quorate.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from quorate.records.batch import read_header
-from quorate.records.detached import DetachedBatch, patch_producer
+from quorate.records.batch import DetachedBatch, patch_producer, read_header
 
 #: How many batches back a broker recognises a repeated one.
 MAX_IN_FLIGHT: Final = 5

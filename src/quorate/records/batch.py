@@ -1,27 +1,22 @@
-"""The header of a record batch (magic 2): read, checked, walked over and patched in place.
+"""The header of a record batch (magic 2): read, checked, walked over and patched.
 
 Nothing here looks at single records, so a broker pays per batch and never per record. The CRC covers the attributes
 and all that follows; the base offset, the length, the leader epoch and the magic byte stand before it, which is why a
 leader may patch offset and epoch without touching the CRC.
+
+A stored batch that is sent as another producer's differs in a few bytes of its header. ``detach`` gives a small copy of
+the header to change, and the records go from the memory they were read into to the socket.
 """
 
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import (
-    COMPRESSION_MASK,
-    CONTROL_MASK,
-    DELETE_HORIZON_MASK,
-    TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
-    Compression,
-    TimestampType,
-)
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 
 HEADER_SIZE_BYTES = 61
@@ -45,6 +40,26 @@ _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _INT64 = struct.Struct(">q")
 _PRODUCER = struct.Struct(">qhi")
+
+# The bits of the attributes.
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40  # KIP-534
+
+
+class Compression(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
@@ -241,3 +256,29 @@ def _wrong_magic(magic: int) -> CorruptBatch | UnsupportedMagic:
     if magic in (0, 1):
         return UnsupportedMagic(magic)
     return CorruptBatch(f"no record batch has magic {magic}")
+
+
+class DetachedBatch(NamedTuple):
+    """A batch whose header can be changed while its records stay where they are."""
+
+    header: bytearray  # All before the records; the owner's to change.
+    records: memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header) + len(self.records)
+
+
+def detach(batch: Buffer) -> DetachedBatch:
+    """The records are a view of the batch, which must not change any more."""
+    view = memoryview(batch)
+    return DetachedBatch(bytearray(view[:HEADER_SIZE_BYTES]), view[HEADER_SIZE_BYTES:])
+
+
+def patch_producer(
+    batch: DetachedBatch, producer_id: ProducerId, producer_epoch: ProducerEpoch, base_sequence: int
+) -> None:
+    """Make the batch another producer's, and renew its CRC for all that was changed in the header."""
+    header = batch.header
+    pack_producer(header, producer_id, producer_epoch, base_sequence)
+    pack_crc(header, crc32c(batch.records, crc32c(header[CRC_START:])))

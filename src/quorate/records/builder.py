@@ -18,18 +18,19 @@ from quorate.kernel.ids import (
     ProducerEpoch,
     ProducerId,
 )
-from quorate.records.attributes import (
+from quorate.records.batch import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     Compression,
     TimestampType,
 )
-from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, MAGIC
 from quorate.records.compression import compress
-from quorate.records.record import NO_TIMESTAMP, Record
-from quorate.records.varint import encode_varint
+from quorate.records.record import NO_TIMESTAMP, Record, encode_varint
 
 FIRST_OFFSET = Offset(0)
 NO_SEQUENCE = -1

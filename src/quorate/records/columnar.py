@@ -11,8 +11,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader
+from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, Compression, TimestampType
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import NO_TIMESTAMP, Record, read_payload, records_in_payload
 

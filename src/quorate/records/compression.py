@@ -11,7 +11,7 @@ from collections.abc import Callable
 from cramjam import DecompressionError, lz4, snappy, zstd
 
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.errors import CorruptBatch, ExpandsTooFar
 
 DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024

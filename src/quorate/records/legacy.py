@@ -3,6 +3,10 @@
 A message set is messages in a row, each with its own CRC32. Compression wraps a whole set into the value of one
 message, whose offset is that of the last message inside. The offsets inside are absolute in format 0; in format 1 they
 count from the first, so that a broker need not compress again.
+
+Format 0 computed the header checksum of an LZ4 frame over the frame's magic number too, against the LZ4 specification,
+and Java clients keep doing so for that format. Decoders refuse such frames, so the checksum is put right before
+decoding.
 """
 
 import struct
@@ -13,12 +17,10 @@ import msgspec
 
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK, Compression
-from quorate.records.batch import LOG_OVERHEAD_BYTES, MAGIC
+from quorate.records.batch import COMPRESSION_MASK, LOG_OVERHEAD_BYTES, MAGIC, TIMESTAMP_TYPE_MASK, Compression
 from quorate.records.builder import build_batch
 from quorate.records.compression import DEFAULT_LIMIT_BYTES, decompress
 from quorate.records.errors import CorruptBatch
-from quorate.records.lz4_frame import with_right_header_checksum
 from quorate.records.record import NO_TIMESTAMP, Record
 
 _ENTRY = struct.Struct(">qi")  # Offset and length: what record batches begin with, too.
@@ -27,6 +29,22 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _CRC_SIZE_BYTES = 4
 _NULL_LENGTH = -1
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_MAGIC_BYTES = 4
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_DICTIONARY_ID = 0x01
+
+# xxHash32, as the checksum has it.
+_XXHASH_MASK = 0xFFFFFFFF
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = (
+    2654435761,
+    2246822519,
+    3266489917,
+    668265263,
+    374761393,
+)
+_UINT32 = struct.Struct("<I")
 
 
 class LegacyMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,3 +174,36 @@ def _as_record(message: LegacyMessage, shift: int = 0, timestamp: int | None = N
         key=message.key,
         value=message.value,
     )
+
+
+def with_right_header_checksum(frame: bytes) -> bytes:
+    """The same frame with the checksum that the specification asks for."""
+    if not frame.startswith(_LZ4_MAGIC) or len(frame) < _LZ4_MAGIC_BYTES + 3:
+        raise CorruptBatch("not an LZ4 frame")
+    flags = frame[_LZ4_MAGIC_BYTES]
+    end = _LZ4_MAGIC_BYTES + 2 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY_ID else 0)
+    checksum = header_checksum(frame[_LZ4_MAGIC_BYTES:end])
+    return frame[:end] + bytes((checksum,)) + frame[end + 1 :]
+
+
+def header_checksum(descriptor: bytes) -> int:
+    """The second byte of the descriptor's xxHash32. A descriptor is at most 14 bytes long."""
+    return _xxhash32_of_few(descriptor) >> 8 & 0xFF
+
+
+def _xxhash32_of_few(data: bytes) -> int:
+    """xxHash32 with seed 0 of less than 16 bytes, where its main loop does not run."""
+    digest = _PRIME_5 + len(data)
+    words_end = len(data) & ~3
+    for (word,) in _UINT32.iter_unpack(data[:words_end]):
+        digest = _rotate_left(digest + word * _PRIME_3, 17) * _PRIME_4 & _XXHASH_MASK
+    for byte in data[words_end:]:
+        digest = _rotate_left(digest + byte * _PRIME_5, 11) * _PRIME_1 & _XXHASH_MASK
+    digest = (digest ^ digest >> 15) * _PRIME_2 & _XXHASH_MASK
+    digest = (digest ^ digest >> 13) * _PRIME_3 & _XXHASH_MASK
+    return digest ^ digest >> 16
+
+
+def _rotate_left(value: int, bits: int) -> int:
+    value &= _XXHASH_MASK
+    return (value << bits | value >> 32 - bits) & _XXHASH_MASK

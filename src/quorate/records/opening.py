@@ -8,12 +8,10 @@ object. What a batch may expand to is bounded by the largest batch that its topi
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.records.attributes import Compression
-from quorate.records.batch import BatchHeader, read_header, with_payload
+from quorate.records.batch import BatchHeader, Compression, read_header, with_payload
 from quorate.records.compression import compress
 from quorate.records.errors import CorruptBatch, InvalidRecord
-from quorate.records.record import NO_TIMESTAMP, read_payload
-from quorate.records.varint import VARINT_BITS, VARLONG_BITS, read_folded, unfold
+from quorate.records.record import NO_TIMESTAMP, VARINT_BITS, VARLONG_BITS, read_folded, read_payload, unfold
 
 _NULL = 1  # The folded length -1.
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1

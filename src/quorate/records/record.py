@@ -1,8 +1,10 @@
-"""Single records inside a batch of magic 2.
+"""Single records inside a batch of magic 2, and the varints that they are written in.
 
-The loops here run once per record, in compaction and in every reader, so they keep numbers folded (see ``varint``) as
-long as they can and leave running past the end to ``IndexError``. Whatever the bytes are, the outcome is records or
-``CorruptBatch``.
+On the wire a signed number first becomes an unsigned one, which here is called folded: 0, -1, 1, -2 … fold to 0, 1, 2,
+3 …, so that odd means negative (zigzag). The folded number is written in groups of seven bits, the lowest first.
+
+The loops here run once per record, in compaction and in every reader, so they keep numbers folded as long as they can
+and leave running past the end to ``IndexError``. Whatever the bytes are, the outcome is records or ``CorruptBatch``.
 """
 
 from collections.abc import Iterator
@@ -11,19 +13,18 @@ import msgspec
 
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import TimestampType
-from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
+from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, TimestampType, read_header
 from quorate.records.compression import DEFAULT_LIMIT_BYTES, decompress
 from quorate.records.errors import CorruptBatch
-from quorate.records.varint import VARINT_BITS, VARLONG_BITS, read_folded, unfold
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
-
 NO_TIMESTAMP = -1
-
 _MIN_RECORD_SIZE_BYTES = 7  # Six numbers of one byte and the attributes.
 _NULL = 1  # The folded length -1.
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+VARINT_BITS = 32
+VARLONG_BITS = 64
+_ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -97,6 +98,42 @@ def records_in_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
         raise _left_over(len(data) - position)
 
 
+def first_at_or_after(
+    batch: Buffer, timestamp_ms: int, *, from_offset: Offset, limit_bytes: int
+) -> tuple[Offset, int] | None:
+    """Offset and time of the first record from ``from_offset`` on that reaches the time.
+
+    Reads no key, value or header. Raises ``ExpandsTooFar`` at the limit.
+    """
+    header = read_header(batch)
+    data = read_payload(batch, 0, header, limit_bytes=limit_bytes)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    least_offset_delta = (from_offset - base_offset) << 1
+    last_offset_delta = header.last_offset_delta << 1
+    size_bytes = len(data)
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            size, position = read_folded(data, position, VARINT_BITS)
+            end = position + (size >> 1)
+            folded, position = read_folded(data, position + 1, VARLONG_BITS)
+            offset_delta, position = read_folded(data, position, VARINT_BITS)
+            if (size | offset_delta) & 1 or offset_delta > last_offset_delta or not position <= end <= size_bytes:
+                raise CorruptBatch(f"a record with offset delta {unfold(offset_delta)} is out of place or of no size")
+            position = end
+            if offset_delta < least_offset_delta:
+                continue
+            timestamp = base_timestamp + unfold(folded) if append_time is None else append_time
+            if timestamp >= timestamp_ms:
+                if timestamp > _INT64_MAX:
+                    raise CorruptBatch(f"timestamp {timestamp} has more than 64 bits")
+                return Offset(base_offset + (offset_delta >> 1)), timestamp
+    except IndexError:
+        raise CorruptBatch(f"the batch ends before its {header.record_count} records do") from None
+    return None
+
+
 def _keys_of(data: bytes, header: BatchHeader) -> Iterator[tuple[Offset, bytes | None, bool]]:
     base_offset = header.base_offset
     last_offset_delta = header.last_offset_delta << 1
@@ -167,3 +204,42 @@ def _cut_short(header: BatchHeader) -> CorruptBatch:
 
 def _left_over(count: int) -> CorruptBatch:
     return CorruptBatch(f"{count} bytes behind the last record")
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode a signed number; varints and varlongs differ only in how many bits a reader accepts."""
+    folded = value << 1 if value >= 0 else ~(value << 1)
+    if folded < 0x80:
+        return _ONE_BYTE[folded]
+    encoded = bytearray()
+    while folded >= 0x80:
+        encoded.append(folded & 0x7F | 0x80)
+        folded >>= 7
+    encoded.append(folded)
+    return bytes(encoded)
+
+
+def read_folded(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    """The folded number of up to ``bits`` at ``position``, and the position after it; ``IndexError`` past the end."""
+    folded = data[position]
+    if folded < 0x80:
+        return folded, position + 1
+    high = data[position + 1]
+    if high < 0x80:
+        return folded & 0x7F | high << 7, position + 2
+    return _read_long(data, position, bits)
+
+
+def _read_long(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    folded = 0
+    for shift in range(0, bits, 7):
+        byte = data[position]
+        position += 1
+        folded |= (byte & 0x7F) << shift
+        if byte < 0x80 and not folded >> bits:
+            return folded, position
+    raise CorruptBatch(f"a variable-length number is longer than {bits} bits")
+
+
+def unfold(folded: int) -> int:
+    return folded >> 1 ^ -(folded & 1)

@@ -7,14 +7,16 @@ timestamps within the topic's bounds is for the partition to say; ``opening`` lo
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import (
+from quorate.records.batch import (
     COMPRESSION_MASK,
     CONTROL_MASK,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    BatchHeader,
     Compression,
+    check_crc,
+    read_batches,
 )
-from quorate.records.batch import BatchHeader, check_crc, read_batches
 from quorate.records.errors import InvalidRecord, UnsupportedMagic
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7  # KIP-110

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, PartitionLeader
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.batch import BatchHeader, read_batches
 from quorate.records.control import TransactionEnd

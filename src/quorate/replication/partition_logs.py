@@ -9,10 +9,10 @@ from functools import partial
 
 import msgspec
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicId
 from quorate.kernel.ports import Disk
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.replication.log_jobs import LogJobs
 from quorate.storage.checkpoints import read_topic_id

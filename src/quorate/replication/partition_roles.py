@@ -3,8 +3,8 @@
 import logging
 from typing import Protocol
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionLeader
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import PartitionState
 from quorate.metadata.store import LeadershipListener
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig

@@ -9,7 +9,7 @@ from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TopicName
 from quorate.metadata.core.effective_configs import BrokerView, broker_value, topic_values
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID
-from quorate.records.attributes import Compression, TimestampType
+from quorate.records.batch import Compression, TimestampType
 from quorate.records.opening import OpeningRules, opening_limit_bytes
 from quorate.storage.config import LONG_MAX, CleanupPolicy, LogConfig
 

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import PartitionIndex, PartitionLeader, TopicId, TopicName
 from quorate.kernel.ports import Disk
+from quorate.kernel.settings import Durability
 from quorate.kernel.turns import Backlog
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition, difference

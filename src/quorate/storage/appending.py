@@ -10,10 +10,11 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId
 from quorate.kernel.ports import Buffer, is_out_of_descriptors
-from quorate.records.attributes import CONTROL_MASK, TimestampType
 from quorate.records.batch import (
+    CONTROL_MASK,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
+    TimestampType,
     check_crc,
     patch_log_append_time,
     patch_offset_and_epoch,

@@ -17,8 +17,7 @@ from operator import attrgetter
 import msgspec
 
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import TimestampType
-from quorate.records.batch import BatchHeader
+from quorate.records.batch import BatchHeader, TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_keys, iterate_records
 from quorate.storage.transactions import AbortedTransaction

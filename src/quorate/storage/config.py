@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from quorate.records.attributes import TimestampType
+from quorate.records.batch import TimestampType
 
 CleanupPolicy = Literal["delete", "compact"]
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import CONTROL_MASK, TRANSACTIONAL_MASK
-from quorate.records.batch import BatchHeader
+from quorate.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from quorate.records.control import EndTransactionMarker, TransactionEnd
 from quorate.storage.transactions import AbortedTransaction, OpenTransactions
 

@@ -19,9 +19,9 @@ from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.node import Environment, Node
 from quorate.broker.process import SystemClock, start_node, stop_node
 from quorate.kernel.address import Address
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.storage.pooled_disk import PooledDisk
 from quorate.testing.free_ports import free_ports

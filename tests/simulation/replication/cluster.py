@@ -6,9 +6,9 @@ import msgspec
 
 from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.node import Node
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIndex, TopicName
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import MetadataImage
 from quorate.replication.partition import Partition
 from tests.simulation.world.host import HostDied

@@ -5,8 +5,8 @@ from random import Random
 
 import msgspec
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NodeId, Offset, PartitionIndex, TopicName
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import PartitionState
 from quorate.storage.log import PartitionLog
 from tests.simulation.checked_log import check_segments

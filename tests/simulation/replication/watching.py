@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 from uuid import UUID
 
-from quorate.kernel.durability import Durability
 from quorate.kernel.ids import NodeId, Offset, PartitionLeader
+from quorate.kernel.settings import Durability
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.partition import Partition
 from tests.simulation.replication.clients import TOPIC

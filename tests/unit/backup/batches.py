@@ -9,7 +9,7 @@ from quorate.backup.segments.layout import FrameCodec, SegmentHeader
 from quorate.backup.segments.writer import FinishedSegment, SegmentWriter
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 

@@ -10,7 +10,7 @@ from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.spark.restore_stream import PartitionAssignment, SourceSegments, batches_from, outgoing_from
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression, TimestampType
+from quorate.records.batch import Compression, TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from quorate.records.record import Record, iterate_records

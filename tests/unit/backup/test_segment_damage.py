@@ -9,7 +9,7 @@ from quorate.backup.segments.layout import FrameCodec, encode_footer, encode_fra
 from quorate.backup.segments.reader import SegmentReader
 from quorate.backup.segments.verification import verified_batches, verify_deeply, verify_hash
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from tests.unit.backup.batches import PARTITION, TOPIC, TOPIC_ID, BytesSource, batch, write_segment
 
 LOG = [

@@ -11,7 +11,7 @@ from quorate.backup.segments.reader import SegmentReader, SequentialBytes
 from quorate.backup.segments.verification import verify_deeply
 from quorate.backup.segments.writer import SegmentWriter
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from tests.unit.backup.batches import BytesSource, BytesUpload, batch, header, summary_of, write_segment

@@ -5,8 +5,8 @@ import pytest
 from quorate.broker.config import parse_node_config
 from quorate.broker.log_settings import LogFormat, LogLevel, LogSettings
 from quorate.kernel.address import Address
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.settings import Durability
 
 MINIMAL = 'node_id = 7\ndata_dir = "/tmp/x"\nlisten = "127.0.0.1:9092"\n'
 

@@ -21,7 +21,7 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.replication.partition import Partition

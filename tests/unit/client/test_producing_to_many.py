@@ -21,8 +21,7 @@ from quorate.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from quorate.protocol.schema import Request
-from quorate.records.batch import read_header
-from quorate.records.detached import detach
+from quorate.records.batch import detach, read_header
 from tests.unit.client.batches import batch
 from tests.unit.client.clock import FakeClock
 from tests.unit.client.fake_broker import Answer, FakeCluster

@@ -4,9 +4,9 @@ import struct
 
 from crc32c import crc32c
 
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.compression import compress
-from quorate.records.varint import encode_varint
+from quorate.records.record import encode_varint
 
 
 def raw_record(

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from quorate.records.record import Record

@@ -6,10 +6,11 @@ from crc32c import crc32c
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.attributes import Compression, TimestampType
 from quorate.records.batch import (
     HEADER_SIZE_BYTES,
     BatchHeader,
+    Compression,
+    TimestampType,
     check_crc,
     crc_of,
     iterate_batches,

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import check_crc, read_header
+from quorate.records.batch import Compression, TimestampType, check_crc, read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_keys, iterate_records
 from tests.unit.records.strategies import sparse_records, timestamps

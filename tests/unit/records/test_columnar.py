@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from quorate.backup.spark.native_scan import load_native_scan
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import read_header
+from quorate.records.batch import Compression, TimestampType, read_header
 from quorate.records.builder import build_batch
 from quorate.records.columnar import BinaryColumn, Payload, RecordColumns, RowBounds, Scan, payload_of, scan_payloads
 from quorate.records.errors import CorruptBatch
-from quorate.records.record import NO_TIMESTAMP, Record, iterate_records
-from quorate.records.varint import encode_varint
+from quorate.records.record import NO_TIMESTAMP, Record, encode_varint, iterate_records
 from tests.unit.records.raw_batches import batch_of_payload, raw_record
 from tests.unit.records.strategies import sparse_records
 from tests.unit.records.test_record import MALFORMED_RECORDS

@@ -8,10 +8,10 @@ from cramjam import lz4, snappy, zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.compression import compress, decompress
 from quorate.records.errors import CorruptBatch
-from quorate.records.lz4_frame import header_checksum, with_right_header_checksum
+from quorate.records.legacy import header_checksum, with_right_header_checksum
 
 MEBIBYTE = 1024 * 1024
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]

@@ -3,10 +3,8 @@
 import pytest
 
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
-from quorate.records.batch import check_crc, read_header
+from quorate.records.batch import Compression, check_crc, detach, patch_producer, read_header
 from quorate.records.builder import build_batch
-from quorate.records.detached import detach, patch_producer
 from quorate.records.record import Record
 
 

@@ -15,8 +15,7 @@ from kafka.record.legacy_records import LegacyRecordBatch as KafkaPythonLegacyBa
 from kafka.record.legacy_records import LegacyRecordBatchBuilder as KafkaPythonLegacyBuilder
 
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
-from quorate.records.batch import check_crc, read_header
+from quorate.records.batch import Compression, check_crc, read_header
 from quorate.records.builder import build_batch
 from quorate.records.legacy import iterate_legacy_records
 from quorate.records.record import NO_TIMESTAMP, Record, iterate_records

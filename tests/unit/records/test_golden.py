@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.kernel.ids import LeaderEpoch
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import check_crc, iterate_batches, patch_offset_and_epoch
+from quorate.records.batch import Compression, TimestampType, check_crc, iterate_batches, patch_offset_and_epoch
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, read_end_transaction_marker
 from quorate.records.legacy import convert_to_v2, iterate_legacy_records

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression
-from quorate.records.batch import check_crc, iterate_batches, read_header
+from quorate.records.batch import Compression, check_crc, iterate_batches, read_header
 from quorate.records.builder import build_batch
 from quorate.records.compression import decompress
 from quorate.records.errors import CorruptBatch, UnsupportedMagic

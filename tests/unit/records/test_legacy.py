@@ -5,8 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression
-from quorate.records.batch import check_crc, read_header
+from quorate.records.batch import Compression, check_crc, read_header
 from quorate.records.compression import compress
 from quorate.records.errors import CorruptBatch
 from quorate.records.legacy import convert_to_v2, iterate_legacy_records

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
-from quorate.records.batch import BatchHeader, check_crc, read_header
+from quorate.records.batch import BatchHeader, Compression, check_crc, read_header
 from quorate.records.builder import build_batch
 from quorate.records.compression import decompress
 from quorate.records.errors import CorruptBatch, ExpandsTooFar, InvalidRecord

@@ -2,11 +2,10 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression, TimestampType
+from quorate.records.batch import Compression, TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.errors import CorruptBatch
-from quorate.records.record import Record, iterate_keys, iterate_records
-from quorate.records.varint import encode_varint
+from quorate.records.record import Record, encode_varint, iterate_keys, iterate_records
 from tests.unit.records.raw_batches import batch_of_payload, raw_record
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -2,8 +2,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, Compression
-from quorate.records.batch import read_header
+from quorate.records.batch import CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK, Compression, read_header
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
 from quorate.records.validation import validate_produced

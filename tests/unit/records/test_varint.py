@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.records.errors import CorruptBatch
-from quorate.records.varint import VARINT_BITS, VARLONG_BITS, encode_varint, read_folded, unfold
+from quorate.records.record import VARINT_BITS, VARLONG_BITS, encode_varint, read_folded, unfold
 
 
 @pytest.mark.parametrize(

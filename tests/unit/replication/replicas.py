@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from quorate.kernel.conditions import Conditions
-from quorate.kernel.durability import Durability
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (
     BrokerEpoch,
@@ -20,6 +19,7 @@ from quorate.kernel.ids import (
     TopicId,
     TopicName,
 )
+from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.builder import build_batch
 from quorate.records.record import Record

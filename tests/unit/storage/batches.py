@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerEpoch, ProducerId
-from quorate.records.attributes import Compression
-from quorate.records.batch import BatchHeader, iterate_batches, read_batches, read_header
+from quorate.records.batch import BatchHeader, Compression, iterate_batches, read_batches, read_header
 from quorate.records.builder import FIRST_OFFSET, build_batch
 from quorate.records.record import Record, iterate_records
 from quorate.storage.appending import AppendInfo

@@ -4,8 +4,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.attributes import TimestampType
-from quorate.records.batch import HEADER_SIZE_BYTES, check_crc, read_header
+from quorate.records.batch import HEADER_SIZE_BYTES, TimestampType, check_crc, read_header
 from quorate.records.errors import CorruptBatch
 from quorate.storage.config import LogConfig
 from tests.simulation.disk import SimulatedDisk

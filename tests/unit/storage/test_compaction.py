@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import check_crc, read_header
+from quorate.records.batch import Compression, TimestampType, check_crc, read_header
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker, marker_of_batch
 from quorate.records.record import Record, iterate_records

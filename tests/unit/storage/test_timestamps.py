@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import parent_of
 from quorate.storage.log import PartitionLog

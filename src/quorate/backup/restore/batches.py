@@ -17,16 +17,21 @@ from quorate.backup.restore.partitioning import partition_of
 from quorate.backup.segments.reader import StoredBatch
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import (
+from quorate.records.batch import (
     COMPRESSION_MASK,
+    CRC_START,
     DELETE_HORIZON_MASK,
+    MAGIC,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
+    BatchHeader,
     Compression,
+    DetachedBatch,
+    detach,
+    patch_offset_and_epoch,
+    read_header,
 )
-from quorate.records.batch import CRC_START, MAGIC, BatchHeader, patch_offset_and_epoch, read_header
 from quorate.records.builder import build_batch
-from quorate.records.detached import DetachedBatch, detach
 from quorate.records.legacy import iterate_legacy_records
 from quorate.records.record import Record, iterate_keys, iterate_records
 

@@ -32,7 +32,7 @@ from quorate.backup.restore.config import RestoreConfig
 from quorate.backup.restore.offset_map import OffsetMap
 from quorate.backup.restore.plan import RestorePlan, check_plan
 from quorate.kernel.ids import TopicId, TopicName
-from quorate.records.attributes import Compression
+from quorate.records.batch import Compression
 from quorate.records.compression import decompress
 from quorate.records.errors import CorruptBatch
 

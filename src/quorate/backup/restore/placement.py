@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 from quorate.backup.restore.batches import RestoredBatch, as_produced
 from quorate.kernel.ids import Offset
-from quorate.records.batch import patch_last_offset_delta, read_header
+from quorate.records.batch import DetachedBatch, detach, patch_last_offset_delta, read_header
 from quorate.records.builder import build_batch
-from quorate.records.detached import DetachedBatch, detach
 
 #: A leader takes a batch for a repetition if one of a producer's last five has its sequences, which begin anew after
 #: 2^31: so that many batches must be smaller than that together.

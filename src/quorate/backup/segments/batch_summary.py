@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import COMPRESSION_MASK, CONTROL_MASK, DELETE_HORIZON_MASK, TIMESTAMP_TYPE_MASK
 from quorate.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     LENGTH_OFFSET,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_OFFSET,
+    TIMESTAMP_TYPE_MASK,
     BatchHeader,
     check_crc,
     read_header,

@@ -20,8 +20,7 @@ from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProd
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import TopicId, TopicPartition
-from quorate.records.batch import BatchHeader
-from quorate.records.detached import DetachedBatch
+from quorate.records.batch import BatchHeader, DetachedBatch
 
 _SEQUENCE_SPAN = 2**31
 _SEQUENCE_ERRORS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})

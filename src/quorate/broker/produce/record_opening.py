@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.records.attributes import Compression
-from quorate.records.batch import BatchHeader, read_header
+from quorate.records.batch import BatchHeader, Compression, read_header
 from quorate.records.errors import ExpandsTooFar
 from quorate.records.opening import OpeningRules, open_batch
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset

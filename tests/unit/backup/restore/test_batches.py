@@ -8,8 +8,7 @@ from quorate.backup.restore.batches import as_produced, header_of, restored_batc
 from quorate.backup.restore.partitioning import murmur2, partition_of
 from quorate.backup.segments.reader import StoredBatch
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import HEADER_SIZE_BYTES, read_header
+from quorate.records.batch import HEADER_SIZE_BYTES, Compression, TimestampType, read_header
 from quorate.records.record import Record, iterate_records
 from tests.unit.backup.batches import summary_of
 from tests.unit.backup.restored_logs import StoredPartition, data_batch, marker, record, rules, values, written

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.backup.restore.placement import MAX_SPAN
-from quorate.records.attributes import Compression, TimestampType
-from quorate.records.batch import BatchHeader, read_header
+from quorate.records.batch import BatchHeader, Compression, TimestampType, read_header
 from quorate.records.record import Record, iterate_records
 from tests.unit.backup.restored_logs import StoredPartition, data_batch, kept, marker, record, rules
 

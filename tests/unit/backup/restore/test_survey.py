@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quorate.backup.restore.survey import goes_whole
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression, TimestampType
+from quorate.records.batch import Compression, TimestampType
 from quorate.records.builder import build_batch
 from tests.unit.backup.restored_logs import StoredPartition, data_batch, marker, record, rules
 from tests.unit.records.test_legacy import message

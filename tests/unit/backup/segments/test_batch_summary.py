@@ -5,8 +5,7 @@ import pytest
 from quorate.backup.segments.batch_summary import iterate_summaries
 from quorate.backup.segments.reader import SegmentReader
 from quorate.kernel.ids import Offset
-from quorate.records.attributes import Compression
-from quorate.records.batch import patch_log_append_time
+from quorate.records.batch import Compression, patch_log_append_time
 from quorate.records.builder import build_batch
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import NO_TIMESTAMP, Record

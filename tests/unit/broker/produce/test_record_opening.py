@@ -16,8 +16,7 @@ from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.frames import encode_request
 from quorate.protocol.messages import create_topics as create
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from quorate.records.attributes import Compression
-from quorate.records.batch import iterate_batches
+from quorate.records.batch import Compression, iterate_batches
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_records
 from quorate.replication.partition import Partition

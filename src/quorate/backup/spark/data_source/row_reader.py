@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from quorate.backup.spark.data_source.columns import ArrowRows
 from quorate.kernel.ports import Buffer
-from quorate.records.attributes import TIMESTAMP_TYPE_MASK, TimestampType
-from quorate.records.batch import MAGIC_OFFSET, BatchHeader
+from quorate.records.batch import MAGIC_OFFSET, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
 from quorate.records.columnar import ColumnsOfRecords, Payload, RecordColumns, RowBounds, Scan, payload_of
 from quorate.records.compression import DEFAULT_LIMIT_BYTES
 from quorate.records.legacy import iterate_legacy_records
