@@ -41,7 +41,7 @@ class SealedSegment(msgspec.Struct, frozen=True, kw_only=True):
     producer_snapshot: bytes
 
 
-class Durability:
+class LogDurability:
     __slots__ = (
         "_directory",
         "_directory_is_dirty",

@@ -17,7 +17,7 @@ from quorate.kernel.ports import Disk
 from quorate.records.batch import BatchHeader
 from quorate.storage.checkpoints import EpochStart, read_epochs, read_offset, write_epochs, write_offset
 from quorate.storage.config import LogConfig
-from quorate.storage.durability import Durability
+from quorate.storage.durability import LogDurability
 from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import (
     CHECKSUMS,
@@ -148,7 +148,7 @@ class _Recovery:
                 segment.transaction_index.replace()
         log_start = max(self._log_start, segments.first.base_offset)
         epochs = self._epochs(log_start)
-        durability = Durability(
+        durability = LogDurability(
             self._disk,
             self._directory,
             recovery_point=self._settle(epochs),

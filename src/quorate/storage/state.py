@@ -10,7 +10,7 @@ from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Disk, is_full
 from quorate.storage.checkpoints import read_offset, write_offset
 from quorate.storage.config import LogConfig
-from quorate.storage.durability import Durability, LogTail
+from quorate.storage.durability import LogDurability, LogTail
 from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
@@ -51,7 +51,7 @@ class LogState:
         segments: Segments,
         epochs: LeaderEpochCache,
         producers: ProducerStates,
-        durability: Durability,
+        durability: LogDurability,
         log_start_offset: Offset,
         log_start_is_stored: bool,
         log_end_offset: Offset,
