@@ -2,12 +2,11 @@
 
 from quorate.storage.log import PartitionLog
 from quorate.storage.segment_repair import repair
-from tests.simulation.log_model import state_of
 
 
 def check_segments(log: PartitionLog) -> None:
     """Check every segment that nobody has read since the start; nothing may be damaged."""
-    for segment in log.segments:
+    for segment in log.stored_segments:
         if segment.is_checked and segment.indexes_are_checked:
             continue
         check = log.begin_check(segment)
@@ -15,4 +14,4 @@ def check_segments(log: PartitionLog) -> None:
         assert not report.damage, f"{segment.path} is damaged: {report.damage}"
         assert log.note_check(check)
         if report.indexes_are_damaged or report.transactions_are_damaged:
-            assert log.install_repair(repair(state_of(log).disk, log.plan_repair(segment, report), None))
+            assert log.install_repair(repair(log.disk, log.plan_repair(segment, report), None))

@@ -8,7 +8,6 @@ from quorate.records.control import marker_of_batch
 from quorate.records.record import Record, iterate_records
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_state import ProducerStates
-from quorate.storage.state import LogState
 from tests.log_times import offset_for_timestamp
 from tests.simulation.committed_reader import committed_records
 
@@ -197,10 +196,9 @@ def _check_compacted(held: list[StoredBatch], wanted: list[StoredBatch], model: 
 def check_consistent(log: PartitionLog) -> None:
     """Whether all that the log keeps beside its batches says the same as they do."""
     held = read_all(log)
-    state = state_of(log)
     _check_producers(log, held)
     _check_epochs(log, held)
-    for segment in state.segments:
+    for segment in log.segments:
         headers = dict(segment.headers_from(0))
         for index in range(len(segment.offset_index)):
             relative, position = segment.offset_index[index]
@@ -240,7 +238,7 @@ def _check_epochs(log: PartitionLog, held: list[StoredBatch]) -> None:
     starts: dict[LeaderEpoch, Offset] = {}
     for batch in held:
         starts.setdefault(batch.header.partition_leader_epoch, max(batch.header.base_offset, log.log_start_offset))
-    entries = [entry for entry in state_of(log).epochs.entries() if entry[1] < log.log_end_offset]
+    entries = [entry for entry in log.epochs if entry[1] < log.log_end_offset]
     # A compacted log may have lost the first records of an epoch, so it may start before the first one that is left.
     assert [epoch for epoch, _ in entries if epoch in starts] == list(starts), "other epochs than in the batches"
     for epoch, start in entries:
@@ -254,8 +252,3 @@ def _check_timestamps(log: PartitionLog, held: list[StoredBatch]) -> None:
         found = offset_for_timestamp(log, wanted)
         assert found is not None
         assert (found.offset, found.timestamp_ms) == (first.offset, first.timestamp), "a wrong offset for a time"
-
-
-def state_of(log: PartitionLog) -> LogState:
-    """The parts that no user of a log sees, to check them against each other."""
-    return log._state

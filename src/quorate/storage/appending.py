@@ -48,8 +48,15 @@ def append_as_leader(
     *,
     leader_epoch: LeaderEpoch,
     now_ms: int,
-    keep_offsets: bool,
+    keep_offsets: bool = False,
 ) -> AppendInfo:
+    """Give the batches their offsets, in place, and write them; ``headers`` are theirs, their CRCs checked.
+
+    With ``keep_offsets`` they have them, and must follow the end of the log. Raises MESSAGE_TOO_LARGE,
+    INVALID_TIMESTAMP, and what ``ProducerStates.check`` finds; then nothing has changed.
+    """
+    if state.failure is not None:
+        state.require_usable()
     if not headers:
         raise CorruptBatch("nothing to append")
     original = state.producers.check(headers)
@@ -88,7 +95,11 @@ def append_marker(
     leader_epoch: LeaderEpoch,
     now_ms: int,
 ) -> AppendInfo:
-    """End the producer's transaction, if one is open. Raises what ``ProducerStates.check_marker`` finds."""
+    """Write the end of a producer's transaction, as leader.
+
+    Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED where the marker comes too late.
+    """
+    state.require_usable()
     state.producers.check_marker(end)
     batch = build_end_transaction_marker(
         end.marker, producer_id=end.producer_id, producer_epoch=end.producer_epoch, timestamp_ms=now_ms
@@ -99,11 +110,12 @@ def append_marker(
         [read_header(batch)],
         leader_epoch=leader_epoch,
         now_ms=now_ms,
-        keep_offsets=False,
     )
 
 
 def append_as_follower(state: LogState, batches: Buffer) -> AppendInfo:
+    """Write batches as their leader has them. Checks the CRCs, and that the offsets follow."""
+    state.require_usable()
     found = read_batches(batches)
     if not found:
         raise CorruptBatch("nothing to append")
@@ -184,7 +196,7 @@ def _write(
         segment = state.segments.active
     position = start = segment.size_bytes
     _write_to(state, segment, batches)
-    recent, producers, epochs = state.recent, state.producers, state.epochs
+    recent, producers, epochs = state.recent, state.producers, state.epoch_cache
     for batch, header in zip(placed, headers, strict=True):
         recent.add(batch.last_offset, position)
         segment.note(batch, position, state.config.index_interval_bytes)
@@ -212,7 +224,7 @@ def _note_epoch(state: LogState, batch: PlacedBatch) -> None:
 
     A follower may get older records there, which must not be taken for some of such an epoch.
     """
-    epochs = state.epochs
+    epochs = state.epoch_cache
     changed = batch.leader_epoch < epochs.latest_epoch and epochs.truncate_from_end(batch.base_offset)
     if batch.leader_epoch > epochs.latest_epoch:
         changed = epochs.assign(batch.leader_epoch, batch.base_offset) or changed

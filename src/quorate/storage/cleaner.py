@@ -26,7 +26,7 @@ from quorate.storage.file_names import CLEANED
 from quorate.storage.reading import require_checked
 from quorate.storage.segment import PlacedBatch, Segment
 from quorate.storage.segment_checksums import SummedLog, write_checksums
-from quorate.storage.state import LogState
+from quorate.storage.state import LogState, changes_log
 from quorate.storage.swap import swap_in
 from quorate.storage.transactions import AbortedTransaction
 
@@ -75,11 +75,16 @@ class CleanedLog(msgspec.Struct, frozen=True, kw_only=True):
     cleaned_up_to: Offset
 
 
-def plan_cleaning(state: LogState, now_ms: int, up_to_offset: Offset) -> CleaningPlan | None:
-    """What should be compacted now; None where there is too little to gain."""
+def plan_cleaning(state: LogState, now_ms: int, *, up_to_offset: Offset | None = None) -> CleaningPlan | None:
+    """What to compact now, below ``up_to_offset`` (a high watermark), for ``clean`` in a worker thread.
+
+    None where there is too little to gain.
+    """
+    state.require_usable()
     if not state.config.compacts:
         return None
-    cleanable = list(_cleanable(state, now_ms, up_to_offset))
+    limit = state.log_end_offset if up_to_offset is None else up_to_offset
+    cleanable = list(_cleanable(state, now_ms, limit))
     for segment, _ in cleanable:
         require_checked(segment)
     first_dirty = max(state.cleaned_up_to, state.log_start_offset)
@@ -127,6 +132,7 @@ def clean(disk: Disk, plan: CleaningPlan, *, max_keys: int = _MAX_KEYS) -> Clean
     return CleanedLog(plan=plan, groups=[group for group in groups if group], cleaned_up_to=latest.end)
 
 
+@changes_log
 def install(state: LogState, cleaned: CleanedLog) -> bool:
     """Put the compacted segments in place; False if the log was truncated meanwhile, or has lost some of them."""
     current = set(map(id, state.segments))

@@ -1,5 +1,8 @@
 """Finding the bytes that answer a fetch. The data itself is never read here: the caller sends it from the file."""
 
+from collections.abc import Iterable
+from operator import attrgetter
+
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -9,6 +12,7 @@ from quorate.records.errors import CorruptBatch
 from quorate.storage.damage import DamagedRange
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
+from quorate.storage.transactions import AbortedTransaction
 
 
 class UncheckedSegment(KafkaError):
@@ -45,7 +49,15 @@ class LogSlice(msgspec.Struct, frozen=True):
         return self.file.read(self.position, self.length) if self.file is not None and self.length else b""
 
 
-def read(state: LogState, offset: Offset, *, max_bytes: int, up_to_offset: Offset, minimum_one_batch: bool) -> LogSlice:
+def read(
+    state: LogState, offset: Offset, *, max_bytes: int, up_to_offset: Offset, minimum_one_batch: bool = False
+) -> LogSlice:
+    """Find whole batches from the one that holds ``offset`` on, all of them below ``up_to_offset``.
+
+    As in Kafka the first batch may start before the offset, and the slice ends with its segment at the latest.
+    With ``minimum_one_batch`` the first batch is in it even if it is larger than ``max_bytes``.
+    """
+    state.require_usable()
     if not state.log_start_offset <= offset <= state.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -119,3 +131,44 @@ def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:
             return end, first_end if position == start else end
         end = position + header.size_bytes
     return end, end
+
+
+def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
+    """Those with records in what ``read`` has found from ``offset`` on, by their first offsets.
+
+    A reader of committed records leaves their records out.
+    """
+    found: list[AbortedTransaction] = []
+    if piece.length == 0:
+        return found
+    end: Offset | None = None
+    for segment in state.segments.starting_from(piece.segment_base_offset):
+        if segment.transaction_index.is_empty:
+            continue
+        if not segment.indexes_are_checked:
+            raise UncheckedSegment(segment)
+        if end is None:  # Looked up only where there is something to compare it with.
+            end = _end_of(state, piece)
+        if _collect(segment.transaction_index.ended_from(offset), end, found):
+            break
+    found.sort(key=attrgetter("first_offset"))
+    return found
+
+
+def _collect(ended: Iterable[AbortedTransaction], end: Offset, found: list[AbortedTransaction]) -> bool:
+    """Add those that began before ``end``; whether all that did are found: what ends later has begun behind it."""
+    for aborted in ended:
+        if aborted.first_offset < end:
+            found.append(aborted)
+        if aborted.last_stable_offset >= end:
+            return True
+    return False
+
+
+def _end_of(state: LogState, piece: LogSlice) -> Offset:
+    """The offset of the first batch after the piece."""
+    segment = state.segments.holding(piece.segment_base_offset)
+    following = next(iter(segment.headers_from(piece.position + piece.length)), None)
+    if following is not None:
+        return following[1].base_offset
+    return state.segments.next_base_after(segment) or state.log_end_offset

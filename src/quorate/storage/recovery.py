@@ -8,6 +8,7 @@ truncation may have removed some of them. When this module is done, everything t
 """
 
 from itertools import zip_longest
+from typing import TypeVar
 
 import msgspec
 
@@ -46,6 +47,8 @@ from quorate.storage.state import LogState
 from quorate.storage.swap import finish_swaps
 from quorate.storage.transactions import TransactionIndex
 
+LogT = TypeVar("LogT", bound=LogState)
+
 
 class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What recovery found, for the operator's log."""
@@ -60,13 +63,13 @@ class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover(
-    disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True, trusts_epochs: bool = True
-) -> tuple[LogState, RecoverySummary]:
+    log_type: type[LogT], disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool, trusts_epochs: bool
+) -> tuple[LogT, RecoverySummary]:
     disk.make_directory(directory)
     finish_swaps(disk, directory)
     recovery = _Recovery(disk, directory, config, trusts_disk=trusts_disk, trusts_epochs=trusts_epochs)
     recovery.load_segments()
-    return recovery.finish(), recovery.summary()
+    return recovery.finish(log_type), recovery.summary()
 
 
 class _Recovery:
@@ -140,7 +143,7 @@ class _Recovery:
             Segment(self._disk, self._directory, self._log_start, is_new=True).create()
             self._bases = [self._log_start, *self._bases]
 
-    def finish(self) -> LogState:
+    def finish(self, log_type: type[LogT]) -> LogT:
         segments = Segments(self._trusted + self._scanned or [self._new_segment()])
         producers, producers_are_complete = self._producers(segments)
         for segment in segments:
@@ -161,12 +164,12 @@ class _Recovery:
         if epochs.entries() != self._epochs_in_file:
             # Those that the scan has found must be in the file before the recovery point passes them.
             durability.note_epochs(epochs.entries())
-        state = LogState(
+        state = log_type(
             disk=self._disk,
             directory=self._directory,
             config=self._config,
             segments=segments,
-            epochs=epochs,
+            epoch_cache=epochs,
             producers=producers,
             durability=durability,
             log_start_offset=log_start,

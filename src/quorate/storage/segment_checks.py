@@ -1,7 +1,7 @@
 """Checking a segment against its checksums and its own batches, and what follows for the log.
 
 The check itself runs in a worker thread, in steps that somebody paces, on a handle of the file and a copy of what is
-known: it changes nothing. ``note_report`` belongs to the loop's thread. What it says is about the segment as it was:
+known: it changes nothing. ``note_check`` belongs to the loop's thread. What it says is about the segment as it was:
 where the log has been cut meanwhile, or the segment replaced, it says nothing any more.
 """
 
@@ -132,6 +132,7 @@ class SegmentCheck:
 
 
 def begin_check(state: LogState, segment: Segment) -> SegmentCheck:
+    """To be carried out in a worker thread, and then noted."""
     return SegmentCheck(state.disk, subject_of(state, segment))
 
 
@@ -149,7 +150,7 @@ def subject_of(state: LogState, segment: Segment) -> CheckedSegment:
         if next_base is None and segment.is_created
         else (None, None),
         indexes_are_checked=segment.indexes_are_checked,
-        epochs=state.epochs.entries(),
+        epochs=state.epoch_cache.entries(),
         may_have_holes=state.may_have_holes,
         truncations=state.truncations,
     )
@@ -159,8 +160,10 @@ def is_current(state: LogState, subject: CheckedSegment) -> bool:
     return state.truncations == subject.truncations and any(each is subject.segment for each in state.segments)
 
 
-def note_report(state: LogState, subject: CheckedSegment, report: SegmentReport) -> bool:
-    """Take the result of a check over; False where it is about a segment that the log no longer has."""
+def note_check(state: LogState, check: SegmentCheck) -> bool:
+    """Take over what was found; False where the log has changed so that it says nothing any more."""
+    subject, report = check.subject, check.report
+    assert report is not None
     if not is_current(state, subject):
         return False
     segment = subject.segment

@@ -27,7 +27,7 @@ from quorate.storage.producer_snapshots import rebuild_producers
 from quorate.storage.segment import PlacedBatch, Segment, Segments
 from quorate.storage.segment_checks import CheckedSegment, SegmentReport, is_current, subject_of
 from quorate.storage.segment_checksums import SummedLog, write_checksums
-from quorate.storage.state import LogState
+from quorate.storage.state import LogState, changes_log
 from quorate.storage.swap import swap_in
 
 _COPY_BYTES = 1 << 20
@@ -56,7 +56,10 @@ class RepairedSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_repair(state: LogState, segment: Segment, report: SegmentReport) -> RepairPlan:
-    """The active segment is closed first: what is put in its place must not grow meanwhile."""
+    """What ``repair`` needs to make the segment's files anew in a worker thread.
+
+    The active segment is closed first: what is put in its place must not grow meanwhile.
+    """
     if segment is state.segments.active:
         roll(state)
     return RepairPlan(
@@ -98,7 +101,9 @@ def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[FilePart] | None
     return RepairedSegment(plan=plan, made=made, has_log=has_log)
 
 
+@changes_log
 def install(state: LogState, repaired: RepairedSegment) -> bool:
+    """Put what was made in place; False where the log has changed so that it does not fit any more."""
     subject = repaired.plan.subject
     if not is_current(state, subject):
         repaired.made.remove()

@@ -23,7 +23,7 @@ from quorate.storage.file_names import (
     path_of,
 )
 from quorate.storage.producer_snapshots import decode_snapshot
-from quorate.storage.state import LogState
+from quorate.storage.state import LogState, changes_log
 
 _OFFSETS = (LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT)
 
@@ -42,8 +42,9 @@ def find_damaged(disk: Disk, directory: str, topic_id: TopicId | None = None) ->
     ]
 
 
+@changes_log
 def repair(state: LogState, names: Sequence[str], topic_id: TopicId | None = None) -> None:
-    """Write them anew from what is in memory, which is never damaged."""
+    """Write those that ``find_damaged`` has named again, from what is in memory, which is never damaged."""
     for name in names:
         path = f"{state.directory}/{name}"
         if name == LOG_START_CHECKPOINT:
@@ -53,7 +54,7 @@ def repair(state: LogState, names: Sequence[str], topic_id: TopicId | None = Non
         elif name == CLEANER_CHECKPOINT:
             write_offset(state.disk, path, state.cleaned_up_to)
         elif name == LEADER_EPOCH_CHECKPOINT:
-            state.durability.note_epochs(state.epochs.entries())  # Written with the next sync.
+            state.durability.note_epochs(state.epoch_cache.entries())  # Written with the next sync.
         elif name == PARTITION_METADATA and topic_id is not None:
             state.durability.note_written(write_topic_id(state.disk, state.directory, topic_id))
         elif name.endswith(PRODUCER_SNAPSHOT):

@@ -2,8 +2,9 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
@@ -15,6 +16,10 @@ from quorate.storage.epoch_cache import LeaderEpochCache
 from quorate.storage.file_names import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.segment import Segment, Segments
+
+LogT = TypeVar("LogT", bound="LogState")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MAX_RECENTLY_READ = 8
 _RECENT_BATCHES = 256  # Trimmed to this when twice as many have collected.
@@ -30,7 +35,7 @@ class LogState:
         "directory",
         "disk",
         "durability",
-        "epochs",
+        "epoch_cache",
         "failure",
         "log_end_offset",
         "log_start_is_stored",
@@ -49,7 +54,7 @@ class LogState:
         directory: str,
         config: LogConfig,
         segments: Segments,
-        epochs: LeaderEpochCache,
+        epoch_cache: LeaderEpochCache,
         producers: ProducerStates,
         durability: LogDurability,
         log_start_offset: Offset,
@@ -60,7 +65,7 @@ class LogState:
         self.directory = directory
         self.config = config
         self.segments = segments
-        self.epochs = epochs
+        self.epoch_cache = epoch_cache
         self.producers = producers
         # False where a part of the log has rotted that they had to be read from: they are once it is repaired.
         self.producers_are_complete = True
@@ -133,13 +138,22 @@ class LogState:
         self.failure = error
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.directory} failed: {error}")
 
-    @contextmanager
-    def disk_failures_are_final(self) -> Iterator[None]:
-        """For changes of several steps: failing between two of them leaves memory and disk apart."""
+
+def changes_log(change: Callable[Concatenate[LogT, P], T]) -> Callable[Concatenate[LogT, P], T]:
+    """For a change of several steps: a failure of the disk between two of them would leave memory and disk apart.
+
+    So it is final. Raises KAFKA_STORAGE_ERROR where one has happened already.
+    """
+
+    @wraps(change)
+    def guarded(state: LogT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        state.require_usable()
         try:
-            yield
+            return change(state, *args, **kwargs)
         except OSError as error:
-            raise self.fail(error) from error
+            raise state.fail(error) from error
+
+    return guarded
 
 
 class RecentBatches:

@@ -19,9 +19,10 @@ from quorate.storage.producer_snapshots import rebuild_from_what_is_sound, remov
 from quorate.storage.producer_state import ProducerStates
 from quorate.storage.reading import DamagedRecords, UncheckedSegment, require_checked
 from quorate.storage.segment import INDEXES_CHANGED, Segment, Segments
-from quorate.storage.state import LogState
+from quorate.storage.state import LogState, changes_log
 
 
+@changes_log
 def truncate_to(state: LogState, offset: Offset) -> None:
     """Make the log end at ``offset``, or before it where the offset is inside of a batch."""
     if offset >= state.log_end_offset:
@@ -55,8 +56,8 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         segment.transaction_index.truncate_to(end)
     state.recent.forget(end)
     _forget_cleaning(state, end)
-    if state.epochs.truncate_from_end(end):
-        state.durability.note_epochs(state.epochs.entries())
+    if state.epoch_cache.truncate_from_end(end):
+        state.durability.note_epochs(state.epoch_cache.entries())
     state.durability.store_snapshots()
     producers, is_complete = rebuild_from_what_is_sound(
         state.disk, state.directory, state.segments, end, snapshot_up_to=end
@@ -66,6 +67,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     state.producers_are_complete = state.producers_are_complete and is_complete
 
 
+@changes_log
 def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     """Empty the log; its next record gets ``offset``, which may be below or above all that it had."""
     state.truncations += 1
@@ -78,8 +80,8 @@ def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     _remove(state, gone)
     state.recent.forget(offset)
     _forget_cleaning(state, offset)
-    state.epochs.truncate_from_end(Offset(0))
-    state.durability.note_epochs(state.epochs.entries())
+    state.epoch_cache.truncate_from_end(Offset(0))
+    state.durability.note_epochs(state.epoch_cache.entries())
     state.durability.start_at(offset)
     state.producers = ProducerStates()
 
@@ -104,7 +106,9 @@ def _remove(state: LogState, segments: list[Segment]) -> None:
     state.disk.sync_directory(state.directory)
 
 
+@changes_log
 def delete_records_before(state: LogState, offset: Offset) -> None:
+    """Move the start of the log up, durably. Raises OFFSET_OUT_OF_RANGE beyond the end."""
     if offset > state.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot delete up to {offset}: the log ends at {state.log_end_offset}"
@@ -114,12 +118,14 @@ def delete_records_before(state: LogState, offset: Offset) -> None:
         _remove_below_start(state)
 
 
-def apply_retention(state: LogState, now_ms: int, up_to_offset: Offset) -> list[Offset]:
-    """Delete what the topic's settings no longer keep, below ``up_to_offset``; the base offsets of what was deleted."""
+@changes_log
+def apply_retention(state: LogState, now_ms: int, *, up_to_offset: Offset | None = None) -> list[Offset]:
+    """Delete segments by age and size, below ``up_to_offset`` (a high watermark); the base offsets of those."""
     if not state.config.deletes:
         return []
+    limit = state.log_end_offset if up_to_offset is None else up_to_offset
     ranges = state.segments.with_ends(state.log_end_offset)
-    count = sum(1 for _, end in ranges if end <= up_to_offset)
+    count = sum(1 for _, end in ranges if end <= limit)
     eligible = [segment for segment, _ in ranges[:count] if segment.size_bytes]
     expired = max(_expired_by_time(eligible, state.config, now_ms), _expired_by_size(state, eligible))
     if expired == 0:
@@ -169,8 +175,8 @@ def _start_at(state: LogState, offset: Offset) -> None:
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot move the start of {state.directory}: {error}"
         ) from error
     state.log_start_offset = offset
-    if state.epochs.truncate_from_start(offset):
-        state.durability.note_epochs(state.epochs.entries())
+    if state.epoch_cache.truncate_from_start(offset):
+        state.durability.note_epochs(state.epoch_cache.entries())
 
 
 def _remove_below_start(state: LogState) -> list[Offset]:

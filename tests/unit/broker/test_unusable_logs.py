@@ -23,7 +23,7 @@ def test_a_leader_gives_up_at_the_first_write(
         monkeypatch.setattr(replicas.port, "lost_its_disk", lambda partition, failure: lost.append(partition))
         partition = replicas.open()
         lead(partition, 1, isr=isr)
-        partition.log._state.fail(OSError(errno.EIO, "broken"))
+        partition.log.fail(OSError(errno.EIO, "broken"))
 
         for _attempt in range(2):
             with pytest.raises(KafkaError) as refused:

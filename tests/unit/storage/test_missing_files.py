@@ -15,7 +15,7 @@ FIRST, SECOND, THIRD = (f"{DIRECTORY}/{base:020}.log" for base in (0, 3, 6))
 
 def repair_all(disk: SimulatedDisk, log: PartitionLog) -> None:
     """As another replica gives them, which has all of the records."""
-    for segment in [each for each in log.segments if each.damage]:
+    for segment in [each for each in log.stored_segments if each.damage]:
         check = log.begin_check(segment)
         plan = log.plan_repair(segment, check.finish())
         (damaged,) = plan.damage

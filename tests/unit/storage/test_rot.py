@@ -38,7 +38,7 @@ def closed_log(disk: SimulatedDisk, config: LogConfig = CONFIG) -> None:
 
 def check_all(disk: SimulatedDisk, log: PartitionLog) -> list[tuple[int, int]]:
     """Check every segment; the offsets of what has rotted."""
-    for segment in log.segments:
+    for segment in log.stored_segments:
         check = log.begin_check(segment)
         report = check.finish()
         assert log.note_check(check)
@@ -57,7 +57,7 @@ def parts_of(disk: SimulatedDisk, contents: list[bytes]) -> list[FilePart]:
 
 def sum_up(disk: SimulatedDisk, log: PartitionLog) -> None:
     """As the scrub does with what it has found to be sound."""
-    for segment in log.segments:
+    for segment in log.stored_segments:
         summed = log.begin_summing(segment)
         if summed is not None:
             write_checksums(disk, summed)
@@ -141,12 +141,12 @@ def test_a_flipped_bit_of_an_index_is_found_and_mended(disk: SimulatedDisk, suff
     for position in range(len(sound)):
         disk.rot(FIRST + suffix, position, 0)
         log = open_untrusted(disk)
-        check = log.begin_check(log.segments[0])
+        check = log.begin_check(log.stored_segments[0])
         report = check.finish()
         log.note_check(check)
         if content_of(disk, FIRST + suffix) != sound:
             assert report.indexes_are_damaged, f"a flip at {position} was not found"
-            assert log.install_repair(repair(disk, log.plan_repair(log.segments[0], report), []))
+            assert log.install_repair(repair(disk, log.plan_repair(log.stored_segments[0], report), []))
         assert content_of(disk, FIRST + suffix) == sound
         check_all(disk, log)
         sum_up(disk, log)
@@ -197,7 +197,7 @@ def test_what_has_rotted_is_filled_from_another_replica_byte_for_byte(disk: Simu
         log = open_untrusted(disk, config)
         append_values(log, b"later")
         check_all(disk, log)
-        segment = log.segments[0]
+        segment = log.stored_segments[0]
         assert segment.damage
         check = log.begin_check(segment)
         report = check.finish()
@@ -252,11 +252,11 @@ def test_a_flipped_bit_of_an_index_that_grows_is_found_and_vouched_for_by_nobody
     sound = content_of(disk, FIRST + suffix)
     disk.rot(FIRST + suffix, 5, 0)
 
-    check = log.begin_check(log.segments[0])
+    check = log.begin_check(log.stored_segments[0])
     report = check.finish()
     assert report.indexes_are_damaged
     log.note_check(check)
-    assert log.install_repair(repair(disk, log.plan_repair(log.segments[0], report), None))
+    assert log.install_repair(repair(disk, log.plan_repair(log.stored_segments[0], report), None))
     assert content_of(disk, FIRST + suffix)[: len(sound)] == sound
     assert check_all(disk, log) == []
     assert values_in(log) == [*VALUES, b"later"]

@@ -82,7 +82,7 @@ def test_few_batches_stand_before_the_first_that_reaches_a_time(times: list[int]
     for time in times:
         append(log, batch_of(b"x", timestamps=[NOW_MS + time]))
     log.truncate_to(Offset(max(1, min(ends, len(times)))))
-    (segment,) = log.segments
+    (segment,) = log.stored_segments
     left = times[: log.log_end_offset]
 
     assert segment.max_timestamp() == (NOW_MS + max(left), left.index(max(left)))

@@ -49,7 +49,7 @@ def test_a_sync_that_begins_during_a_truncation_claims_nothing_that_goes(
     disk: SimulatedDisk, log: PartitionLog, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does in a thread of its own, wherever the truncation waits for the disk."""
-    sync_directory, durability = disk.sync_directory, log._state.durability
+    sync_directory, durability = disk.sync_directory, log.durability
     ends: list[int] = []
 
     def and_a_log(directory: str) -> None:

@@ -209,7 +209,7 @@ class LogIntegrity:
         return partition.failure is None and partition.log.install_repair(repaired)
 
     def _segment(self, partition: Partition, base_offset: Offset) -> Segment | None:
-        return next((each for each in partition.log.segments if each.base_offset == base_offset), None)
+        return next((each for each in partition.log.stored_segments if each.base_offset == base_offset), None)
 
     # What operators are told.
 
@@ -248,7 +248,7 @@ class LogIntegrity:
         self._retries.pop(partition, None)
         if partition.failure is not None or self._segment(partition, base_offset) is None:
             self._conditions.clear(CONDITION, str(partition))
-        for each in [each.base_offset for each in partition.log.segments if each.damage]:
+        for each in [each.base_offset for each in partition.log.stored_segments if each.damage]:
             self.look_after(partition, each)
         self.look_after(partition, base_offset)
 

@@ -92,7 +92,7 @@ class Scrub:
         for partition in partitions:
             try:
                 await self._check_small_files(partition)
-                for segment in partition.log.segments:
+                for segment in partition.log.stored_segments:
                     await self._check(partition, segment)
             except (KafkaError, OSError) as error:
                 if partition.failure is None:
@@ -106,7 +106,7 @@ class Scrub:
 
     async def _check(self, partition: Partition, segment: Segment) -> None:
         await self._pace(0)
-        if partition.failure is not None or not any(each is segment for each in partition.log.segments):
+        if partition.failure is not None or not any(each is segment for each in partition.log.stored_segments):
             return
         report = await self._integrity.check(partition, segment, self._pace)
         if report is None:
