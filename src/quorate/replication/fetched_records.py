@@ -30,7 +30,7 @@ def take(partition: Partition, answer: f.FetchAnswered, records: Buffer) -> Take
         return Taken.BACK_OFF
     taken = Taken.DONE
     try:
-        for effect in following.step(answer, partition.replica_log):
+        for effect in following.step(answer, partition.replica_log, partition.high_watermark):
             taken = _carry_out(partition, following, effect, records)
     except f.CommittedRecordsWouldBeLost as error:
         _give_up(partition, error)
@@ -91,7 +91,7 @@ def _report_loss(partition: Partition, offset: Offset) -> None:
 def _append(partition: Partition, following: f.FollowerReplica, records: Buffer) -> Taken:
     partition.room.require()
     _append_where_the_leader_has_it(partition.log, records)
-    for effect in following.step(f.RecordsAppended(), partition.replica_log):
+    for effect in following.step(f.RecordsAppended(), partition.replica_log, partition.high_watermark):
         _carry_out(partition, following, effect, b"")
     if partition.may_ask:
         return Taken.DONE

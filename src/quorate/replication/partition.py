@@ -81,7 +81,7 @@ class Partition:
         self.is_first_reign = False
         #: Until when an earlier batch of a producer may still have to come; None once that has passed.
         self._early_until_ms: int | None = None
-        self._acks: AckTracker[CommitCallback] = AckTracker(self.high_watermark)
+        self._acks: AckTracker[CommitCallback] = AckTracker()
         self.following: FollowerReplica | None = None
         #: Followers that have asked for what comes after the log's end, or for a newer watermark.
         self.asking_followers: dict[NodeId, FollowerWatch] = {}
@@ -119,9 +119,9 @@ class Partition:
         if not is_own_successor:
             patience_ms = _FIRST_REQUESTS_COME_WITHIN_MS if self.is_first_reign else _REQUESTS_END_WITHIN_MS
             self._early_until_ms = self._replication.now_ms() + patience_ms
-        self.high_watermark = self.leading.high_watermark
+        self.high_watermark = self.leading.advanced(start.high_watermark)
         self.log.commit_transactions_up_to(self.high_watermark)
-        self._acks = AckTracker(self.high_watermark)
+        self._acks = AckTracker()
         if self.log.synced_end_offset < log_end:
             self.request_sync()
         self._tell_watchers()
@@ -129,7 +129,7 @@ class Partition:
     def follow(self, leader: PartitionLeader, *, is_unclean: bool) -> None:
         self._leave_part()
         self.leader_epoch = leader.leader_epoch
-        self.following = FollowerReplica(leader, high_watermark=self.high_watermark, is_unclean=is_unclean)
+        self.following = FollowerReplica(leader, is_unclean=is_unclean)
         if not self.may_ask:
             self.request_sync()
         self._tell_watchers()
@@ -264,7 +264,7 @@ class Partition:
         if self._durability is Durability.FSYNC:
             self.request_sync()
         if leading.is_sole_replica:
-            committed = leading.append_alone(self.log.log_end_offset)
+            committed = leading.append_alone(self.log.log_end_offset, self.high_watermark)
             if committed > self.high_watermark:
                 self.advance_high_watermark(committed)
         else:
@@ -272,8 +272,8 @@ class Partition:
 
     def _appended_for_others(self, leading: LeaderReplica) -> None:
         appended = LeaderAppended(log_end_offset=self.log.log_end_offset, now_ms=self._replication.now_ms())
-        self._carry_out(leading.step(appended))
-        if not leading.is_settled:
+        self._carry_out(leading.step(appended, self.high_watermark))
+        if not leading.is_settled(self.high_watermark):
             self._replication.is_unsettled(self)
         for watch in tuple(self.asking_followers.values()):
             watch.has_records(self)
@@ -284,7 +284,12 @@ class Partition:
             callback(self.failure)
         else:
             enough = self.leading is not None and self.leading.has_enough_replicas
-            self._settle(self._acks.add(callback, end_offset, enough_replicas=enough))
+            self._settle(self._acks.add(callback, end_offset, self.high_watermark, enough_replicas=enough))
+
+    @property
+    def has_caught_up_with_its_epoch(self) -> bool:
+        """A leader's watermark may be behind one that an earlier leader showed, until then (KIP-207)."""
+        return self.leading is None or self.high_watermark >= self.leading.epoch_start_offset
 
     @property
     def is_alone_in_sync(self) -> bool:
@@ -296,7 +301,7 @@ class Partition:
         if self.failure is not None:
             callback(self.failure)
         elif self.leading is None or self.is_alone_in_sync:
-            self._settle(self._acks.add_leader_only(callback, end_offset))
+            self._settle(self._acks.add_leader_only(callback, end_offset, self.high_watermark))
         else:
             callback(None)
 
@@ -307,7 +312,7 @@ class Partition:
     def step(self, event: LeaderEvent) -> None:
         """Something happened that concerns the leader; nothing where this node does not lead."""
         if self.leading is not None and self.failure is None:
-            self._carry_out(self.leading.step(event))
+            self._carry_out(self.leading.step(event, self.high_watermark))
             if isinstance(event, MembershipChanged) and not self.is_alone_in_sync:
                 self._settle(self._acks.release_leader_only())
 
@@ -444,12 +449,12 @@ class Partition:
             return
         self.failure = failure
         for ack in self._acks.close(failure.code):
-            ack.write(failure)
+            ack.done(failure)
         self._tell_watchers()
 
     def _settle(self, acks: list[Ack[CommitCallback]]) -> None:
         for ack in acks:
-            ack.write(None if ack.error is None else KafkaError(ack.error))
+            ack.done(None if ack.error is None else KafkaError(ack.error))
 
     def _tell_watchers(self) -> None:
         for watcher in tuple(self._watchers):

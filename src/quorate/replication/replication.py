@@ -134,7 +134,7 @@ class Replication:
 
     def _look_at(self, partition: Partition) -> None:
         leading = partition.leading
-        if leading is None or partition.failure is not None or leading.is_settled:
+        if leading is None or partition.failure is not None or leading.is_settled(partition.high_watermark):
             self._unsettled.pop(partition, None)
             return
         now_ms = self.now_ms()

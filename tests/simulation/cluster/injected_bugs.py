@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.broker.handlers import metadata as metadata_handler
 from quorate.kernel.address import Address
-from quorate.kernel.ids import NO_NODE, NodeId, PartitionIndex, PartitionLeader, QuorumLeader
+from quorate.kernel.ids import NO_NODE, NodeId, Offset, PartitionIndex, PartitionLeader, QuorumLeader
 from quorate.metadata.core import topics
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.image import MetadataImage, PartitionState
@@ -25,7 +25,6 @@ from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum
 from quorate.quorum.raft_storage import RaftStorage
 from quorate.replication.core.leader import LeaderReplica
-from quorate.replication.core.leader_events import HighWatermarkAdvanced
 from quorate.replication.partition import Partition
 
 _CACHED_FOR_S = 60.0
@@ -96,13 +95,10 @@ def leader_cached_for_a_minute() -> Iterator[None]:
 
 @contextmanager
 def watermark_advanced_before_replication() -> Iterator[None]:
-    def advance(self: LeaderReplica) -> list[HighWatermarkAdvanced]:
-        if self._durable_offset <= self.high_watermark:
-            return []
-        self.high_watermark = self._durable_offset
-        return [HighWatermarkAdvanced(offset=self.high_watermark)]
+    def advanced(self: LeaderReplica, high_watermark: Offset) -> Offset:
+        return max(high_watermark, self._durable_offset)
 
-    with patch.object(LeaderReplica, "_advance_high_watermark", advance):
+    with patch.object(LeaderReplica, "advanced", advanced):
         yield
 
 

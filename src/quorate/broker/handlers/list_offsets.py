@@ -149,7 +149,7 @@ def _end_offset(partition: Partition, isolation_level: int) -> Offset:
 
 def _check_caught_up(partition: Partition) -> None:
     """A new leader may not know yet what its predecessor has committed and shown (KIP-207)."""
-    if partition.leading is not None and not partition.leading.has_caught_up_with_its_epoch:
+    if not partition.has_caught_up_with_its_epoch:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 

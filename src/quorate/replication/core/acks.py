@@ -17,106 +17,109 @@ import msgspec
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset
 
-WriteT = TypeVar("WriteT", bound=Hashable)
+DoneT = TypeVar("DoneT", bound=Hashable)
 
 _FEW = 64
 
 
-class Ack(msgspec.Struct, Generic[WriteT], frozen=True, kw_only=True):
+class Ack(msgspec.Struct, Generic[DoneT], frozen=True, kw_only=True):
     """The end of one write; without an error it is acknowledged."""
 
-    write: WriteT
+    done: DoneT
     error: ErrorCode | None = None
 
 
-class AckTracker(Generic[WriteT]):
-    """One per led partition and leader epoch. A write is named by any hashable value, such as its callback."""
+class AckTracker(Generic[DoneT]):
+    """One per led partition and leader epoch. ``done`` stands for a write: what is to be called when it has ended.
 
-    def __init__(self, high_watermark: Offset) -> None:
-        self._high_watermark = high_watermark
-        #: With the number of its arrival, which tells it from an earlier write of the same name.
-        self._waiting: dict[WriteT, int] = {}
+    The high watermark is the partition's, and handed in.
+    """
+
+    def __init__(self) -> None:
+        #: With the number of its arrival, which tells it from an earlier write that was called the same.
+        self._waiting: dict[DoneT, int] = {}
         #: Those of them with ``acks=1``.
-        self._leader_only: set[WriteT] = set()
+        self._leader_only: set[DoneT] = set()
         #: By end offset, then in the order of arrival: a retried batch comes late and ends early. Writes that have
         #: timed out stay until they are met, or are too many.
-        self._by_offset: list[tuple[Offset, int, WriteT]] = []
+        self._by_offset: list[tuple[Offset, int, DoneT]] = []
         self._arrivals = 0
         self._closed_by: ErrorCode | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, write: WriteT, end_offset: Offset, *, enough_replicas: bool) -> list[Ack[WriteT]]:
+    def add(
+        self, done: DoneT, end_offset: Offset, high_watermark: Offset, *, enough_replicas: bool
+    ) -> list[Ack[DoneT]]:
         """Wait until the high watermark reaches ``end_offset``; returns the write if it has already ended."""
-        if write in self._waiting:
-            raise ValueError(f"{write!r} is waited for already")
+        if done in self._waiting:
+            raise ValueError(f"{done!r} is waited for already")
         if self._closed_by is not None:
-            return [Ack(write=write, error=self._closed_by)]
-        if end_offset <= self._high_watermark:
-            return [Ack(write=write, error=_completion_error(enough_replicas))]
+            return [Ack(done=done, error=self._closed_by)]
+        if end_offset <= high_watermark:
+            return [Ack(done=done, error=_completion_error(enough_replicas))]
         self._arrivals += 1
-        self._waiting[write] = self._arrivals
-        heappush(self._by_offset, (end_offset, self._arrivals, write))
+        self._waiting[done] = self._arrivals
+        heappush(self._by_offset, (end_offset, self._arrivals, done))
         return []
 
-    def add_leader_only(self, write: WriteT, end_offset: Offset) -> list[Ack[WriteT]]:
+    def add_leader_only(self, done: DoneT, end_offset: Offset, high_watermark: Offset) -> list[Ack[DoneT]]:
         """The same for a write with ``acks=1``, which also ends when ``release_leader_only`` is called."""
-        ended = self.add(write, end_offset, enough_replicas=True)
+        ended = self.add(done, end_offset, high_watermark, enough_replicas=True)
         if not ended:
-            self._leader_only.add(write)
+            self._leader_only.add(done)
         return ended
 
-    def release_leader_only(self) -> list[Ack[WriteT]]:
+    def release_leader_only(self) -> list[Ack[DoneT]]:
         """Other replicas are in sync now: writes with ``acks=1`` do not wait for them."""
         if not self._leader_only:
             return []
         ended = [
-            Ack(write=write)
-            for _, arrival, write in sorted(self._by_offset)
-            if write in self._leader_only and self._waiting.get(write) == arrival
+            Ack(done=done)
+            for _, arrival, done in sorted(self._by_offset)
+            if done in self._leader_only and self._waiting.get(done) == arrival
         ]
         for ack in ended:
-            del self._waiting[ack.write]
+            del self._waiting[ack.done]
         self._leader_only.clear()
         self._drop_ended()
         return ended
 
-    def advance(self, high_watermark: Offset, *, enough_replicas: bool) -> list[Ack[WriteT]]:
+    def advance(self, high_watermark: Offset, *, enough_replicas: bool) -> list[Ack[DoneT]]:
         """End the writes that the watermark has passed, in offset order.
 
         Without enough replicas in sync they are committed, but not as safely as their producers asked.
         """
-        self._high_watermark = max(self._high_watermark, high_watermark)
-        ended: list[Ack[WriteT]] = []
+        ended: list[Ack[DoneT]] = []
         if not self._by_offset:
             return ended
         error = _completion_error(enough_replicas)
-        while self._by_offset and self._by_offset[0][0] <= self._high_watermark:
-            _, arrival, write = heappop(self._by_offset)
-            if self._waiting.get(write) == arrival:
-                del self._waiting[write]
-                if write in self._leader_only:
-                    self._leader_only.discard(write)
-                    ended.append(Ack(write=write))
+        while self._by_offset and self._by_offset[0][0] <= high_watermark:
+            _, arrival, done = heappop(self._by_offset)
+            if self._waiting.get(done) == arrival:
+                del self._waiting[done]
+                if done in self._leader_only:
+                    self._leader_only.discard(done)
+                    ended.append(Ack(done=done))
                 else:
-                    ended.append(Ack(write=write, error=error))
+                    ended.append(Ack(done=done, error=error))
         return ended
 
-    def time_out(self, write: WriteT) -> list[Ack[WriteT]]:
+    def time_out(self, done: DoneT) -> list[Ack[DoneT]]:
         """The write's time is up; returns nothing if it has ended before."""
-        if write not in self._waiting:
+        if done not in self._waiting:
             return []
-        del self._waiting[write]
-        self._leader_only.discard(write)
+        del self._waiting[done]
+        self._leader_only.discard(done)
         self._drop_ended()
-        return [Ack(write=write, error=ErrorCode.REQUEST_TIMED_OUT)]
+        return [Ack(done=done, error=ErrorCode.REQUEST_TIMED_OUT)]
 
-    def close(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> list[Ack[WriteT]]:
+    def close(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> list[Ack[DoneT]]:
         """Leadership is lost, or the partition failed: end all writes, and all that come after, with ``error``."""
         self._closed_by = self._closed_by or error
         in_order = sorted(self._by_offset)
-        ended = [Ack(write=write, error=error) for _, number, write in in_order if self._waiting.get(write) == number]
+        ended = [Ack(done=done, error=error) for _, number, done in in_order if self._waiting.get(done) == number]
         self._waiting.clear()
         self._leader_only.clear()
         self._by_offset.clear()

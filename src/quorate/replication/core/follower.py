@@ -72,13 +72,16 @@ FollowerEffect = (
 
 
 class FollowerReplica:
-    """``log`` is always the log as it stands at the moment of the call."""
+    """``log`` and ``high_watermark`` are always what they are at the moment of the call.
 
-    def __init__(self, leader: PartitionLeader, *, high_watermark: Offset, is_unclean: bool = False) -> None:
+    The high watermark never moves back, except where an unclean election has undone what was committed: ``TruncateTo``
+    takes it along.
+    """
+
+    def __init__(self, leader: PartitionLeader, *, is_unclean: bool = False) -> None:
         self.leader = leader
-        #: Never moves back, except where an unclean election has undone what was committed.
-        self.high_watermark = high_watermark
-        self._leader_high_watermark = high_watermark
+        #: As the newest answer had it.
+        self._leader_high_watermark = Offset(0)
         self._is_unclean = is_unclean
 
     def next_fetch(self, log: ReplicaLog) -> FetchPosition:
@@ -88,66 +91,66 @@ class FollowerReplica:
             last_fetched_epoch=log.last_epoch,
         )
 
-    def step(self, event: FollowerEvent, log: ReplicaLog) -> list[FollowerEffect]:
+    def step(self, event: FollowerEvent, log: ReplicaLog, high_watermark: Offset) -> list[FollowerEffect]:
         """Apply one event; return what the shell must carry out, in order."""
         match event:
             case FetchAnswered():
-                return self._take_answer(event, log)
+                return self._take_answer(event, log, high_watermark)
             case RecordsAppended():
-                return [*self._advance_high_watermark(log)]
+                return self._advance(high_watermark, self._committed(log, high_watermark))
             case _:
                 assert_never(event)
 
-    def _take_answer(self, answer: FetchAnswered, log: ReplicaLog) -> list[FollowerEffect]:
+    def _take_answer(self, answer: FetchAnswered, log: ReplicaLog, high_watermark: Offset) -> list[FollowerEffect]:
         if answer.position != self.next_fetch(log):
             return []  # Late, or doubled: it is about a log that we no longer have.
         if answer.error is not None:
-            return self._take_error(answer.error, answer.log_start_offset, log)
+            return self._take_error(answer.error, answer.log_start_offset, log, high_watermark)
         if answer.diverging_epoch is not None:
-            return self._truncate(answer.diverging_epoch, answer.log_start_offset, log)
+            return self._truncate(answer.diverging_epoch, answer.log_start_offset, log, high_watermark)
         self._leader_high_watermark = answer.high_watermark
-        effects: list[FollowerEffect] = [*self._advance_high_watermark(log)]
-        if log.log_start_offset < answer.log_start_offset <= self.high_watermark:
+        committed = self._committed(log, high_watermark)
+        effects = self._advance(high_watermark, committed)
+        if log.log_start_offset < answer.log_start_offset <= committed:
             effects.append(AdvanceLogStart(offset=answer.log_start_offset))
         if answer.has_records:
             effects.append(AppendRecords())  # Last: what it leads to is newer than the effects before.
         return effects
 
-    def _take_error(self, error: ErrorCode, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
+    def _take_error(
+        self, error: ErrorCode, leader_log_start: Offset, log: ReplicaLog, high_watermark: Offset
+    ) -> list[FollowerEffect]:
         if error == ErrorCode.OFFSET_OUT_OF_RANGE and leader_log_start >= log.log_end_offset:
-            return self._start_over(leader_log_start)
+            return self._start_over(leader_log_start, high_watermark)
         return [BackOff(error=error)]
 
-    def _truncate(self, named: EpochEnd, leader_log_start: Offset, log: ReplicaLog) -> list[FollowerEffect]:
+    def _truncate(
+        self, named: EpochEnd, leader_log_start: Offset, log: ReplicaLog, high_watermark: Offset
+    ) -> list[FollowerEffect]:
         offset = truncation_offset(log.epochs, log.log_end_offset, named)
         if offset <= leader_log_start:
             # The leader no longer knows which epochs it had there: nothing vouches for what would be left.
-            return self._start_over(leader_log_start)
-        self._check_loss(offset)
+            return self._start_over(leader_log_start, high_watermark)
+        self._check_loss(offset, high_watermark)
         return [TruncateTo(offset=offset)]
 
-    def _start_over(self, leader_log_start: Offset) -> list[FollowerEffect]:
-        self._check_loss(leader_log_start)
+    def _start_over(self, leader_log_start: Offset, high_watermark: Offset) -> list[FollowerEffect]:
+        self._check_loss(leader_log_start, high_watermark)
         # A leader deletes committed records only, so all that it no longer has was committed.
-        self.high_watermark = leader_log_start
         return [
             TruncateFullyAndStartAt(offset=leader_log_start),
             HighWatermarkAdvanced(offset=leader_log_start),
         ]
 
-    def _check_loss(self, offset: Offset) -> None:
-        if offset >= self.high_watermark:
-            return
-        if not self._is_unclean:
+    def _check_loss(self, offset: Offset, high_watermark: Offset) -> None:
+        if offset < high_watermark and not self._is_unclean:
             raise CommittedRecordsWouldBeLost(
                 f"leader {self.leader.node_id} of epoch {self.leader.leader_epoch} has records up to {offset} only, "
-                f"and everything before {self.high_watermark} is committed"
+                f"and everything before {high_watermark} is committed"
             )
-        self.high_watermark = offset
 
-    def _advance_high_watermark(self, log: ReplicaLog) -> list[HighWatermarkAdvanced]:
-        committed = min(self._leader_high_watermark, log.log_end_offset)
-        if committed <= self.high_watermark:
-            return []
-        self.high_watermark = committed
-        return [HighWatermarkAdvanced(offset=committed)]
+    def _committed(self, log: ReplicaLog, high_watermark: Offset) -> Offset:
+        return max(high_watermark, min(self._leader_high_watermark, log.log_end_offset))
+
+    def _advance(self, high_watermark: Offset, committed: Offset) -> list[FollowerEffect]:
+        return [HighWatermarkAdvanced(offset=committed)] if committed > high_watermark else []

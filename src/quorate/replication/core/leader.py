@@ -51,19 +51,19 @@ class LeaderStart(msgspec.Struct, frozen=True, kw_only=True):
     broker_epochs: dict[NodeId, BrokerEpoch]  # Of the live brokers, this one included.
     log_end_offset: Offset  # Where the leader epoch starts.
     durable_offset: Offset
-    high_watermark: Offset
+    high_watermark: Offset  # What the node knew as a follower.
     min_insync_replicas: int
     now_ms: int
 
 
 class LeaderReplica:
+    """The high watermark is the partition's: it is handed in, and handed back where it moves."""
+
     def __init__(self, start: LeaderStart, config: ReplicationConfig) -> None:
         if start.high_watermark > start.log_end_offset:
             raise ValueError(f"a high watermark of {start.high_watermark} beyond the log end {start.log_end_offset}")
         self.leader = start.leader
         self.epoch_start_offset = start.log_end_offset
-        #: Never moves back.
-        self.high_watermark = start.high_watermark
         self._config = config
         self._log_end_offset = start.log_end_offset
         self._durable_offset = start.durable_offset
@@ -75,45 +75,39 @@ class LeaderReplica:
         #: Of every replica but the leader.
         self._followers: dict[NodeId, FollowerProgress] = {}
         self._take_over_membership()
-        self._advance_high_watermark()
 
     @property
     def isr(self) -> frozenset[NodeId]:
         return self._isr.membership.isr
 
-    @property
-    def has_caught_up_with_its_epoch(self) -> bool:
-        """Until then the watermark may be behind one that an earlier leader showed (KIP-207)."""
-        return self.high_watermark >= self.epoch_start_offset
-
-    @property
-    def is_settled(self) -> bool:
+    def is_settled(self, high_watermark: Offset) -> bool:
         """Every replica is in sync and has everything: nothing changes by the passing of time."""
         membership = self._isr.membership
         return (
-            self.high_watermark == self._log_end_offset
+            high_watermark == self._log_end_offset
             and len(membership.isr) == len(membership.replicas)
             and not self._isr.is_unsettled
         )
 
-    def append_alone(self, log_end_offset: Offset) -> Offset:
+    def append_alone(self, log_end_offset: Offset, high_watermark: Offset) -> Offset:
         """What ``LeaderAppended`` comes to where there is no other replica: returns the high watermark."""
         self._log_end_offset = self._not_back(self._log_end_offset, log_end_offset)
-        if not self._config.requires_sync:
-            self.high_watermark = log_end_offset
-        return self.high_watermark
+        return high_watermark if self._config.requires_sync else log_end_offset
 
     def check_writable(self, *, acks_all: bool) -> ErrorCode | None:
         return ErrorCode.NOT_ENOUGH_REPLICAS if acks_all and not self.has_enough_replicas else None
 
-    def step(self, event: LeaderEvent) -> list[LeaderEffect]:
+    def step(self, event: LeaderEvent, high_watermark: Offset) -> list[LeaderEffect]:
         """Apply one event; return what the shell must carry out, in order."""
         self._apply(event)
-        effects: list[LeaderEffect] = [*self._advance_high_watermark()]
+        effects: list[LeaderEffect] = []
+        committed = self.advanced(high_watermark)
+        if committed > high_watermark:
+            effects.append(HighWatermarkAdvanced(offset=committed))
         if isinstance(event, FollowerFetched):
-            effects += self._propose_to_add(event.follower)
+            effects += self._propose_to_add(event.follower, committed)
         elif isinstance(event, TimePassed):
-            effects += self._propose_to_drop_the_lagging()
+            effects += self._propose_to_drop_the_lagging(committed)
         return effects
 
     def _apply(self, event: LeaderEvent) -> None:
@@ -200,19 +194,17 @@ class LeaderReplica:
                 self._isr.unanswered(proposal.number)
         self._propose_from_ms = self._now_ms + self._config.isr_retry_backoff_ms
 
-    def _advance_high_watermark(self) -> list[HighWatermarkAdvanced]:
+    def advanced(self, high_watermark: Offset) -> Offset:
+        """What is committed, where it was ``high_watermark`` until now: it never moves back."""
         committed = self._durable_offset if self._config.requires_sync else self._log_end_offset
         maximal_isr = self._isr.maximal
         for node, progress in self._followers.items():
             if node not in maximal_isr and not self._is_about_to_join(node, progress):
                 continue
             if progress.fetch_offset is None:
-                return []
+                return high_watermark
             committed = min(committed, progress.fetch_offset)
-        if committed <= self.high_watermark:
-            return []
-        self.high_watermark = committed
-        return [HighWatermarkAdvanced(offset=committed)]
+        return max(high_watermark, committed)
 
     def _is_about_to_join(self, node: NodeId, progress: FollowerProgress) -> bool:
         """Waiting for it lets it reach the watermark; under a steady load it would run after it for ever."""
@@ -224,30 +216,30 @@ class LeaderReplica:
     def _is_live(self, node: NodeId, progress: FollowerProgress) -> bool:
         return progress.broker_epoch is not None and self._broker_epochs.get(node) == progress.broker_epoch
 
-    def _may_join(self, node: NodeId) -> bool:
+    def _may_join(self, node: NodeId, high_watermark: Offset) -> bool:
         """The watermark alone is not enough: a new leader's is behind what its predecessor has committed (KIP-966)."""
         progress = self._followers.get(node)
         return (
             progress is not None
             and progress.fetch_offset is not None
-            and progress.fetch_offset >= max(self.high_watermark, self.epoch_start_offset)
+            and progress.fetch_offset >= max(high_watermark, self.epoch_start_offset)
             and self._is_live(node, progress)
         )
 
-    def _propose_to_add(self, follower: NodeId) -> list[ProposeIsr]:
-        if follower in self.isr or not self._may_join(follower):
+    def _propose_to_add(self, follower: NodeId, high_watermark: Offset) -> list[ProposeIsr]:
+        if follower in self.isr or not self._may_join(follower, high_watermark):
             return []
-        return self._propose(self.isr | self._retried() | {follower})
+        return self._propose(self.isr | self._retried(high_watermark) | {follower})
 
-    def _propose_to_drop_the_lagging(self) -> list[ProposeIsr]:
+    def _propose_to_drop_the_lagging(self, high_watermark: Offset) -> list[ProposeIsr]:
         lagging = {node for node in self.isr & self._followers.keys() if not self._is_caught_up(self._followers[node])}
         if not lagging and not self._isr.is_unsettled:
             return []
-        return self._propose((self.isr - lagging) | self._retried())
+        return self._propose((self.isr - lagging) | self._retried(high_watermark))
 
-    def _retried(self) -> frozenset[NodeId]:
+    def _retried(self, high_watermark: Offset) -> frozenset[NodeId]:
         """Whom an attempt without an answer would add, if they still may join."""
-        return frozenset(node for node in self._isr.possible if self._may_join(node))
+        return frozenset(node for node in self._isr.possible if self._may_join(node, high_watermark))
 
     def _propose(self, isr: frozenset[NodeId]) -> list[ProposeIsr]:
         if not self._isr.may_propose or self._now_ms < self._propose_from_ms:

@@ -80,7 +80,7 @@ class ClusterModel:
                 self.proposals.append((node.node_id, node.life, proposal, True))
             node.proposals.clear()
             for ack in node.ended:
-                self._judge_end(ack.write, ok=ack.error is None)
+                self._judge_end(ack.done, ok=ack.error is None)
             node.ended.clear()
         isr = self.controller.image.membership.isr
         self.lost -= isr

@@ -4,9 +4,11 @@ from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, Partiti
 from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import (
     FollowerFetched,
+    HighWatermarkAdvanced,
     IsrMember,
     LeaderAppended,
     LeaderEffect,
+    LeaderEvent,
     MembershipChanged,
     PartitionMembership,
     ProposeIsr,
@@ -16,6 +18,21 @@ from quorate.replication.core.leader_events import (
 LEADER, NEAR, FAR = NodeId(7), NodeId(3), NodeId(12)
 EPOCHS = {LEADER: BrokerEpoch(70), NEAR: BrokerEpoch(30), FAR: BrokerEpoch(120)}
 LAG_MS = 10_000
+
+
+class LedPartition:
+    """A leader, and the high watermark that its partition keeps for it."""
+
+    def __init__(self, start: LeaderStart, config: ReplicationConfig) -> None:
+        self.leader = LeaderReplica(start, config)
+        self.high_watermark = self.leader.advanced(start.high_watermark)
+
+    def step(self, event: LeaderEvent) -> list[LeaderEffect]:
+        effects = self.leader.step(event, self.high_watermark)
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                self.high_watermark = effect.offset
+        return effects
 
 
 def membership(*isr: NodeId, partition_epoch: int = 1) -> PartitionMembership:
@@ -30,7 +47,7 @@ def leader_of(
     requires_sync: bool = False,
     min_insync_replicas: int = 2,
     broker_epochs: dict[NodeId, BrokerEpoch] | None = None,
-) -> LeaderReplica:
+) -> LedPartition:
     start = LeaderStart(
         leader=PartitionLeader(node_id=LEADER, leader_epoch=LeaderEpoch(4)),
         membership=membership(*isr),
@@ -42,7 +59,7 @@ def leader_of(
         now_ms=0,
     )
     config = ReplicationConfig(requires_sync=requires_sync, replica_lag_time_max_ms=LAG_MS, isr_retry_backoff_ms=100)
-    return LeaderReplica(start, config)
+    return LedPartition(start, config)
 
 
 def appended(offset: int, *, now_ms: int = 0) -> LeaderAppended:

@@ -102,7 +102,8 @@ class ModelNode:
         base = self.log.end
         self.log.append([(self._epoch, value) for value in values])
         self.lead(LeaderAppended(log_end_offset=Offset(self.log.end), now_ms=now_ms))
-        self.ended += self.acks.add(write, Offset(self.log.end), enough_replicas=self.leader.has_enough_replicas)
+        enough = self.leader.has_enough_replicas
+        self.ended += self.acks.add(write, Offset(self.log.end), Offset(self.high_watermark), enough_replicas=enough)
         return base
 
     def sync(self) -> None:
@@ -113,7 +114,7 @@ class ModelNode:
     def lead(self, event: LeaderEvent) -> None:
         if self.leader is None or self.acks is None:
             return
-        for effect in self.leader.step(event):
+        for effect in self.leader.step(event, Offset(self.high_watermark)):
             match effect:
                 case HighWatermarkAdvanced(offset=offset):
                     self._show(offset)
@@ -166,11 +167,11 @@ class ModelNode:
     def take(self, response: FetchResponse) -> None:
         if self.follower is None:
             return
-        for effect in self.follower.step(response.answer, self.log.view()):
+        for effect in self.follower.step(response.answer, self.log.view(), Offset(self.high_watermark)):
             match effect:
                 case AppendRecords():
                     self.log.append(response.records)
-                    for shown in self.follower.step(RecordsAppended(), self.log.view()):
+                    for shown in self.follower.step(RecordsAppended(), self.log.view(), Offset(self.high_watermark)):
                         assert isinstance(shown, HighWatermarkAdvanced)
                         self._show(shown.offset)
                 case TruncateTo(offset=offset):
@@ -190,10 +191,10 @@ class ModelNode:
             self._checkers.one_leader_per_epoch(image.leader_epoch, self.node_id, self.life)
             self.log.open_epoch(image.leader_epoch)
             self.leader = LeaderReplica(self._leader_start(leadership, image, now_ms), self._config)
-            self._show(self.leader.high_watermark)
-            self.acks = AckTracker(self.leader.high_watermark)
+            self._show(self.leader.advanced(Offset(self.high_watermark)))
+            self.acks = AckTracker()
         else:
-            self.follower = FollowerReplica(leadership, high_watermark=Offset(self.high_watermark))
+            self.follower = FollowerReplica(leadership)
 
     def _leader_start(self, leadership: PartitionLeader, image: Image, now_ms: int) -> LeaderStart:
         return LeaderStart(

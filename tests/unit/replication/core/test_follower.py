@@ -11,13 +11,15 @@ from quorate.replication.core.follower import (
     BackOff,
     CommittedRecordsWouldBeLost,
     FetchAnswered,
+    FollowerEffect,
+    FollowerEvent,
     FollowerReplica,
     RecordsAppended,
     TruncateFullyAndStartAt,
     TruncateTo,
 )
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.replica_fetch import ReplicaLog
+from quorate.replication.core.replica_fetch import FetchPosition, ReplicaLog
 
 
 def log_of(end: int, *epochs: tuple[int, int], start: int = 0) -> ReplicaLog:
@@ -25,13 +27,33 @@ def log_of(end: int, *epochs: tuple[int, int], start: int = 0) -> ReplicaLog:
     return ReplicaLog(log_start_offset=Offset(start), log_end_offset=Offset(end), epochs=entries)
 
 
-def follower_at(high_watermark: int, *, is_unclean: bool = False, leader_epoch: int = 5) -> FollowerReplica:
+class FollowedPartition:
+    """A follower, and the high watermark that its partition keeps for it."""
+
+    def __init__(self, follower: FollowerReplica, high_watermark: Offset) -> None:
+        self.follower = follower
+        self.high_watermark = high_watermark
+
+    def next_fetch(self, log: ReplicaLog) -> FetchPosition:
+        return self.follower.next_fetch(log)
+
+    def step(self, event: FollowerEvent, log: ReplicaLog) -> list[FollowerEffect]:
+        effects = self.follower.step(event, log, self.high_watermark)
+        for effect in effects:
+            if isinstance(effect, HighWatermarkAdvanced):
+                self.high_watermark = effect.offset
+            elif isinstance(effect, TruncateTo):
+                self.high_watermark = min(self.high_watermark, effect.offset)
+        return effects
+
+
+def follower_at(high_watermark: int, *, is_unclean: bool = False, leader_epoch: int = 5) -> FollowedPartition:
     leader = PartitionLeader(node_id=NodeId(2), leader_epoch=LeaderEpoch(leader_epoch))
-    return FollowerReplica(leader, high_watermark=Offset(high_watermark), is_unclean=is_unclean)
+    return FollowedPartition(FollowerReplica(leader, is_unclean=is_unclean), Offset(high_watermark))
 
 
 def answered(
-    follower: FollowerReplica,
+    follower: FollowedPartition,
     log: ReplicaLog,
     *,
     high_watermark: int = 0,

@@ -74,12 +74,12 @@ def test_new_leader_does_not_show_its_own_tail() -> None:
     leader = leader_of(LEADER, NEAR, FAR, log_end=20, high_watermark=15)
 
     assert leader.high_watermark == 15
-    assert not leader.has_caught_up_with_its_epoch
+    assert leader.high_watermark < leader.leader.epoch_start_offset
     assert leader.step(appended(21)) == []
     assert leader.step(fetched(NEAR, 20)) == []
     assert leader.step(fetched(FAR, 18)) == [advanced(18)]
     assert leader.step(fetched(FAR, 20)) == [advanced(20)]
-    assert leader.has_caught_up_with_its_epoch
+    assert leader.high_watermark >= leader.leader.epoch_start_offset
 
 
 def test_leader_alone_in_sync_has_committed_all_from_the_start() -> None:
@@ -134,7 +134,7 @@ def test_membership_that_is_replayed_twice_is_no_news() -> None:
     leader.step(appended(10))
 
     assert leader.step(committed(LEADER, partition_epoch=1)) == []
-    assert leader.isr == {LEADER, NEAR}
+    assert leader.leader.isr == {LEADER, NEAR}
 
 
 def test_fetch_of_an_ended_life_says_nothing_about_this_one() -> None:
@@ -162,15 +162,15 @@ def test_min_insync_replicas_is_enforced_by_the_committed_isr() -> None:
     leader = leader_of(LEADER, min_insync_replicas=2)
     leader.step(fetched(NEAR, 0))  # Proposed, not committed.
 
-    assert leader.check_writable(acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert leader.check_writable(acks_all=False) is None
+    assert leader.leader.check_writable(acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert leader.leader.check_writable(acks_all=False) is None
     leader.step(committed(LEADER, NEAR, partition_epoch=2))
-    assert leader.check_writable(acks_all=True) is None
+    assert leader.leader.check_writable(acks_all=True) is None
     leader.step(MinInsyncReplicasChanged(min_insync_replicas=3))
-    assert leader.check_writable(acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert leader.leader.check_writable(acks_all=True) is ErrorCode.NOT_ENOUGH_REPLICAS
     leader.step(committed(LEADER, NEAR, FAR, partition_epoch=3))
     leader.step(MinInsyncReplicasChanged(min_insync_replicas=9))
-    assert leader.has_enough_replicas  # There are no more than three.
+    assert leader.leader.has_enough_replicas  # There are no more than three.
 
 
 def test_accepted_fetch_beyond_the_log_end_is_refused_loudly() -> None:
