@@ -8,6 +8,7 @@ import asyncio
 
 from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.replication.leading import require_leading
 from quorate.replication.partition import Partition
 from quorate.storage.segment import NO_TIMESTAMP
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
@@ -62,6 +63,6 @@ class TimeLookup:
 
     def _require_reign(self) -> None:
         partition = self._partition
-        partition.require_leading()
+        require_leading(partition)
         if partition.leader_epoch != self._reign:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

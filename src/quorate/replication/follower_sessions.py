@@ -25,6 +25,7 @@ from quorate.replication.core.messages import (
     encode_answer,
 )
 from quorate.replication.core.replica_fetch import Accepted, Diverged, FetchPosition, judge_fetch
+from quorate.replication.leading import Leading, require_leading
 from quorate.replication.partition import Partition
 
 #: An answer that has nothing to say is sent after this, as a sign of life.
@@ -155,7 +156,8 @@ class _FollowerSession:
 
     def refresh(self, partition: Partition, now_ms: int) -> None:
         asked = self._asked.get(_key(partition))
-        if asked is not None and partition.leading is not None and self._follower not in partition.leading.isr:
+        role = partition.role
+        if asked is not None and isinstance(role, Leading) and self._follower not in role.isr:
             partition.step(self._fetched(asked[0], now_ms))
 
     def _take(self, ask: Ask) -> None:
@@ -181,7 +183,8 @@ class _FollowerSession:
 
     def _watch(self, ask: Ask, partition: Partition) -> None:
         self._asked[ask.key] = ask, partition
-        partition.asking_followers[self._follower] = self
+        leading = require_leading(partition)
+        leading.followers[self._follower] = self
         partition.step(self._fetched(ask, round(self._loop.time() * 1000)))
         if ask.fetch_offset < partition.log.log_end_offset:
             self._news[ask.key] = None
@@ -258,8 +261,9 @@ class _FollowerSession:
 
     def _forget(self, key: PartitionKey) -> None:
         _, partition = self._asked.pop(key)
-        if partition.asking_followers.get(self._follower) is self:
-            del partition.asking_followers[self._follower]
+        role = partition.role
+        if isinstance(role, Leading) and role.followers.get(self._follower) is self:
+            del role.followers[self._follower]
 
     async def _wait(self) -> None:
         self._waiting = waiting = self._loop.create_future()

@@ -79,7 +79,7 @@ class GroupCommit:
             self._schedule_start()
         error = None if done.cancelled() else done.exception()
         if error is not None and is_out_of_descriptors(error.__cause__):
-            logger.warning("sync put off: no descriptor left log=%s error=%s", log, error)
+            logger.warning("sync deferred: no descriptor left log=%s error=%s", log, error)
             self._try_again(log)
         elif isinstance(error, Exception):
             logger.error("sync failed log=%s error=%s", log, error)

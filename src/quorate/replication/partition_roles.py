@@ -9,6 +9,8 @@ from quorate.metadata.core.image import PartitionState
 from quorate.metadata.store import LeadershipListener
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
+from quorate.replication.following import follow
+from quorate.replication.leading import Leading, lead
 from quorate.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -23,11 +25,11 @@ class RoleReplication(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def leads(self, partition: Partition) -> None: ...
+    def on_leading(self, partition: Partition) -> None: ...
 
-    def follows(self, partition: Partition) -> None: ...
+    def on_following(self, partition: Partition) -> None: ...
 
-    def rests(self, partition: Partition) -> None: ...
+    def on_idle(self, partition: Partition) -> None: ...
 
     def membership_changed(self, partition: Partition) -> None: ...
 
@@ -57,13 +59,13 @@ class PartitionRoles:
             self._begin(partition, state, elected_unclean=elected_unclean)
             self._note(partition)
             self._tell(partition, state)
-        elif partition.leading is not None:
+        elif isinstance(partition.role, Leading):
             partition.step(MembershipChanged(membership=_membership(state)))
             self._replication.membership_changed(partition)
 
     def take(self, partition: Partition) -> None:
         """The replica goes away."""
-        self._replication.rests(partition)
+        self._replication.on_idle(partition)
         for listener in self._listeners:
             listener(partition.identity.topic, partition.identity.partition, None)
 
@@ -76,7 +78,7 @@ class PartitionRoles:
         count = self._led + self._followed
         if count:
             logger.info(
-                "parts changed node=%s version=%s leads=%s follows=%s partitions=%s%s",
+                "roles changed node=%s version=%s leads=%s follows=%s partitions=%s%s",
                 self._node_id,
                 version,
                 self._led,
@@ -90,18 +92,18 @@ class PartitionRoles:
     def _begin(self, partition: Partition, state: PartitionState, *, elected_unclean: bool) -> None:
         leader = PartitionLeader(state.leader, state.leader_epoch)
         if state.leader == self._node_id:
-            partition.lead(self._leader_start(leader, state), self._replication.config)
-            self._replication.leads(partition)
+            lead(partition, self._leader_start(leader, state), self._replication.config)
+            self._replication.on_leading(partition)
         elif state.leader == NO_NODE:
             partition.wait_for_leader(state.leader_epoch)
-            self._replication.rests(partition)
+            self._replication.on_idle(partition)
         else:
             # An operator may ask for such an election although the topic does not allow it by itself. And where the
             # operating system writes when it likes, the last replica in sync may have lost what it had.
             allows_unclean = partition.settings.allows_unclean_elections
             may_lack = allows_unclean or elected_unclean or self._durability is Durability.OS
-            partition.follow(leader, is_unclean=may_lack)
-            self._replication.follows(partition)
+            follow(partition, leader, is_unclean=may_lack)
+            self._replication.on_following(partition)
 
     def _leader_start(self, leader: PartitionLeader, state: PartitionState) -> LeaderStart:
         """What the image knows; the partition knows its own offsets."""
@@ -117,7 +119,7 @@ class PartitionRoles:
         )
 
     def _note(self, partition: Partition) -> None:
-        if partition.leading is not None:
+        if isinstance(partition.role, Leading):
             self._led += 1
         else:
             self._followed += 1

@@ -25,9 +25,9 @@ from quorate.metadata.store import LeadershipListener, MetadataStore
 from quorate.replication.core.messages import PartitionKey
 from quorate.replication.disk_room import DiskRoom
 from quorate.replication.group_commit import GroupCommit
-from quorate.replication.partition import OfflinePartition, Partition
+from quorate.replication.leading import Leading
+from quorate.replication.partition import IntegrityPort, OfflinePartition, Partition
 from quorate.replication.partition_logs import PartitionLogs
-from quorate.replication.partition_ports import IntegrityPort
 from quorate.replication.partition_roles import PartitionRoles
 from quorate.replication.partition_settings import PartitionSettings, partition_settings
 from quorate.replication.replication import Replication
@@ -117,7 +117,7 @@ class Partitions:
     def led(self, topic: TopicName, index: PartitionIndex) -> Partition:
         """The partition, which this node leads; otherwise the error that the client is to see."""
         partition = self.replica(topic, index)
-        if partition.leading is None:
+        if not isinstance(partition.role, Leading):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
 
@@ -136,7 +136,7 @@ class Partitions:
     def own_leadership(self, topic: TopicName, index: PartitionIndex) -> PartitionLeader | None:
         """The leadership of the partition that this node has taken up; None where it has none."""
         partition = self._by_name.get((topic, index))
-        if isinstance(partition, Partition) and partition.leading is not None and partition.failure is None:
+        if isinstance(partition, Partition) and isinstance(partition.role, Leading) and partition.failure is None:
             return PartitionLeader(self._view.node_id, partition.leader_epoch)
         return None
 

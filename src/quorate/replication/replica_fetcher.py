@@ -26,7 +26,7 @@ from quorate.replication.core.messages import (
     encode_fetch,
 )
 from quorate.replication.core.replica_fetch import FetchPosition
-from quorate.replication.fetched_records import Taken, take
+from quorate.replication.following import Applied, Following
 from quorate.replication.partition import Partition
 from quorate.transport.peers.errors import PeerError, PeerProtocolError
 
@@ -66,8 +66,8 @@ class ReplicaFetcher:
 
     def follow(self, partition: Partition) -> None:
         """Fetch the partition from the leader that it follows."""
-        assert partition.following is not None
-        leader = partition.following.leader
+        assert isinstance(partition.role, Following)
+        leader = partition.role.leader
         key = _key(partition)
         self._partitions[key] = partition
         self._plan.follow(key, leader)
@@ -131,15 +131,16 @@ class ReplicaFetcher:
         asks = []
         for planned in self._plan.next_fetch(session.node_id, now_ms, _REQUEST_MAX_PARTITIONS):
             partition = self._partitions[planned.partition]
-            if partition.following is None or partition.failure is not None:
+            role = partition.role
+            if not isinstance(role, Following) or partition.failure is not None:
                 self._plan.unfollow(planned.partition)
                 continue
-            if not partition.may_ask:
+            if not role.may_ask:
                 session.syncing[planned.partition] = planned
                 continue
             if self._is_held_back(planned, partition, now_ms):
                 continue
-            position = partition.following.next_fetch(partition.replica_log)
+            position = role.next_fetch()
             session.asked[planned.partition] = planned
             asks.append(
                 Ask(
@@ -156,13 +157,13 @@ class ReplicaFetcher:
     def _is_held_back(self, planned: PlannedFetch[PartitionKey], partition: Partition, now_ms: int) -> bool:
         """Whether the replica has taken enough for now, in which case it is asked for later."""
         if partition.room.refusal is not None:
-            self._plan.put_off(planned, now_ms + _FULL_DISK_BACKOFF_MS)
+            self._plan.defer(planned, now_ms + _FULL_DISK_BACKOFF_MS)
             return True
         if self._throttle is None or not self._throttle.applies_to(partition.identity, self._node_id):
             return False
         wait_s = self._throttle.wait_s()
         if wait_s > 0:
-            self._plan.put_off(planned, now_ms + math.ceil(wait_s * 1000))
+            self._plan.defer(planned, now_ms + math.ceil(wait_s * 1000))
         return wait_s > 0
 
     async def _request(self, session: "_LeaderSession", number: int, payload: bytes) -> None:
@@ -194,10 +195,13 @@ class ReplicaFetcher:
             return
         if self._throttle is not None and self._throttle.applies_to(partition.identity, self._node_id):
             self._throttle.moved(len(given.records))
-        taken = take(partition, _answered(given), given.records)
-        if taken is Taken.SYNCING:
+        role = partition.role
+        applied = Applied.BACK_OFF
+        if isinstance(role, Following):
+            applied = role.apply(_answered(given), given.records)
+        if applied is Applied.SYNCING:
             session.syncing[given.ask.key] = planned
-        elif taken is Taken.DONE:
+        elif applied is Applied.DONE:
             self._plan.answered(planned)
         else:
             self._plan.failed(planned, self._now_ms())

@@ -14,6 +14,7 @@ from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import ProposeIsr, TimePassed
 from quorate.replication.follower_sessions import FindPartition, FollowerSessions
 from quorate.replication.isr_proposals import IsrProposals
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.replication.replica_fetcher import Call, ReplicaFetcher
 
@@ -75,7 +76,7 @@ class Replication:
         logger.error("replica lost partition=%s error=%s", partition, failure)
         self._on_failure(failure)
 
-    def is_unsettled(self, partition: Partition) -> None:
+    def watch_lag(self, partition: Partition) -> None:
         """Somebody may be behind: look again until nobody is."""
         if partition not in self._unsettled:
             self._unsettled[partition] = None
@@ -86,25 +87,25 @@ class Replication:
     def membership_changed(self, partition: Partition) -> None:
         """Another follower may have waited for this change before it could join too."""
         self._followers.refresh(partition, self.now_ms())
-        self.is_unsettled(partition)
+        self.watch_lag(partition)
 
     def brokers_changed(self, partition: Partition) -> None:
         """A follower that was fenced when it asked may join now."""
         if partition in self._unsettled:
             self._followers.refresh(partition, self.now_ms())
 
-    def leads(self, partition: Partition) -> None:
-        # What was asked for under an earlier reign of this node must not count in this one.
+    def on_leading(self, partition: Partition) -> None:
+        # What was asked for under an earlier leadership of this node must not count in this one.
         self._followers.leadership_changed(partition)
         self._fetcher.unfollow(partition)
-        self.is_unsettled(partition)
+        self.watch_lag(partition)
 
-    def follows(self, partition: Partition) -> None:
+    def on_following(self, partition: Partition) -> None:
         self._unsettled.pop(partition, None)
         self._followers.leadership_changed(partition)
         self._fetcher.follow(partition)
 
-    def rests(self, partition: Partition) -> None:
+    def on_idle(self, partition: Partition) -> None:
         self._unsettled.pop(partition, None)
         self._followers.leadership_changed(partition)
         self._fetcher.unfollow(partition)
@@ -133,8 +134,8 @@ class Replication:
         self._looks.run(list(self._unsettled))
 
     def _look_at(self, partition: Partition) -> None:
-        leading = partition.leading
-        if leading is None or partition.failure is not None or leading.is_settled(partition.high_watermark):
+        role = partition.role
+        if not isinstance(role, Leading) or partition.failure is not None or role.is_settled:
             self._unsettled.pop(partition, None)
             return
         now_ms = self.now_ms()

@@ -24,7 +24,10 @@ from quorate.quorum.log_scan import encode_entry
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum
 from quorate.quorum.raft_storage import RaftStorage
+from quorate.replication import partition_roles
 from quorate.replication.core.leader import LeaderReplica
+from quorate.replication.following import follow
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 
 _CACHED_FOR_S = 60.0
@@ -105,13 +108,12 @@ def watermark_advanced_before_replication() -> Iterator[None]:
 @contextmanager
 def deposed_leaders_take_writes() -> Iterator[None]:
     """Who leads a partition goes on leading it, whatever the image says."""
-    follow = Partition.follow
 
-    def stay(self: Partition, leader: PartitionLeader, *, is_unclean: bool) -> None:
-        if self.leading is None:
-            follow(self, leader, is_unclean=is_unclean)
+    def stay(partition: Partition, leader: PartitionLeader, *, is_unclean: bool) -> None:
+        if not isinstance(partition.role, Leading):
+            follow(partition, leader, is_unclean=is_unclean)
 
-    with patch.object(Partition, "follow", stay):
+    with patch.object(partition_roles, "follow", stay):
         yield
 
 

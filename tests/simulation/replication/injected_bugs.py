@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from quorate.kernel.ids import NodeId
 from quorate.replication.core.isr_changes import IsrChanges
+from quorate.replication.following import Following
 from quorate.replication.partition import Partition
 from quorate.replication.replica_fetcher import ReplicaFetcher
 
@@ -28,22 +29,22 @@ def watermark_does_not_wait_for_proposed_members() -> Iterator[None]:
 def unsynced_records_promised_to_a_new_leader() -> Iterator[None]:
     """A follower that gets a new leader asks from its log's end, although the end is not on its disk."""
     follow = ReplicaFetcher.follow
-    may_ask = Partition.may_ask
+    may_ask = Following.may_ask
     fresh: set[Partition] = set()
 
     def follow_at_once(self: ReplicaFetcher, partition: Partition) -> None:
         fresh.add(partition)
         follow(self, partition)
 
-    def may_ask_once(self: Partition) -> bool:
-        if self in fresh:
-            fresh.discard(self)
+    def may_ask_once(self: Following) -> bool:
+        if self.partition in fresh:
+            fresh.discard(self.partition)
             return True
         return bool(may_ask.fget(self))  # type: ignore[attr-defined]
 
     with (
         patch.object(ReplicaFetcher, "follow", follow_at_once),
-        patch.object(Partition, "may_ask", property(may_ask_once)),
+        patch.object(Following, "may_ask", property(may_ask_once)),
     ):
         yield
 

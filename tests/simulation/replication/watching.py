@@ -7,13 +7,15 @@ from uuid import UUID
 
 from quorate.kernel.ids import NodeId, Offset, PartitionLeader
 from quorate.kernel.settings import Durability
+from quorate.replication import following, leading, partition_roles
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from tests.simulation.replication.clients import TOPIC
 from tests.simulation.replication.cluster import ReplicatedCluster
 from tests.simulation.replication.history import History, HistoryBroken
 
-_Reign = tuple[UUID, int, int]
+_Leadership = tuple[UUID, int, int]
 
 
 class ReplicaWatch:
@@ -23,15 +25,15 @@ class ReplicaWatch:
         #: Replicas that have followed somebody in this life of their node, so that they have caught up since it began.
         self._followed: set[Partition] = set()
         #: Who leads in an epoch: a life of a node, so the partition object stands for it.
-        self._reigns: dict[_Reign, Partition] = {}
-        self._watermarks: dict[_Reign, Offset] = {}
+        self._leaderships: dict[_Leadership, Partition] = {}
+        self._watermarks: dict[_Leadership, Offset] = {}
         self.advances = 0
         self.losses = 0
         self._broken: HistoryBroken | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        lead, follow, advanced = Partition.lead, Partition.follow, Partition.advance_high_watermark
+        lead, follow, advanced = leading.lead, following.follow, Partition.advance_high_watermark
 
         def watched_lead(partition: Partition, start: LeaderStart, config: ReplicationConfig) -> None:
             lead(partition, start, config)
@@ -42,13 +44,13 @@ class ReplicaWatch:
             follow(partition, leader, is_unclean=is_unclean)
 
         def watched_advance(partition: Partition, offset: Offset) -> None:
-            if partition.leading is not None:
+            if isinstance(partition.role, Leading):
                 self._judge(self._advances, partition, offset)
             advanced(partition, offset)
 
         with (
-            patch.object(Partition, "lead", watched_lead),
-            patch.object(Partition, "follow", watched_follow),
+            patch.object(partition_roles, "lead", watched_lead),
+            patch.object(partition_roles, "follow", watched_follow),
             patch.object(Partition, "advance_high_watermark", watched_advance),
         ):
             yield
@@ -64,8 +66,8 @@ class ReplicaWatch:
 
     def _leads(self, partition: Partition) -> None:
         """At most one life of one node takes writes for a partition and leader epoch."""
-        reign = _reign(partition)
-        if self._reigns.setdefault(reign, partition) is not partition:
+        leadership = _leadership(partition)
+        if self._leaderships.setdefault(leadership, partition) is not partition:
             raise HistoryBroken(f"two leaders of {partition} in epoch {partition.leader_epoch}")
         if partition.identity.topic == TOPIC:
             self._check_complete(partition)
@@ -81,12 +83,13 @@ class ReplicaWatch:
         state = self._cluster.newest_image().partition(partition.identity.topic, index)
         if state is not None and state.leader_epoch > partition.leader_epoch:
             return  # It hears of its election when another one leads already.
-        assert partition.leading is not None
-        node_id = partition.leading.leader.node_id
+        role = partition.role
+        assert isinstance(role, Leading)
+        node_id = role.leader.node_id
         if not (
             self._cluster.shape.durability is Durability.OS
             and self._cluster.hosts[node_id].was_off
-            and partition.leading.isr == {node_id}
+            and role.isr == {node_id}
             and partition not in self._followed
         ):
             told = self._history.end_offset(index)
@@ -96,11 +99,11 @@ class ReplicaWatch:
 
     def _advances(self, partition: Partition, offset: Offset) -> None:
         self.advances += 1
-        reign = _reign(partition)
-        before = self._watermarks.get(reign, Offset(0))
+        leadership = _leadership(partition)
+        before = self._watermarks.get(leadership, Offset(0))
         if offset < before:
             raise HistoryBroken(f"the watermark of {partition} moved back from {before} to {offset}")
-        self._watermarks[reign] = offset
+        self._watermarks[leadership] = offset
         self._check_in_sync(partition, offset)
 
     def _check_in_sync(self, partition: Partition, offset: Offset) -> None:
@@ -122,5 +125,5 @@ class ReplicaWatch:
             raise HistoryBroken(f"{partition} is committed up to {offset}, but node {node_id} in sync has {end} only")
 
 
-def _reign(partition: Partition) -> _Reign:
+def _leadership(partition: Partition) -> _Leadership:
     return partition.identity.topic_id, partition.identity.partition, partition.leader_epoch

@@ -27,8 +27,8 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId, TopicPartition
 from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from quorate.records.control import TransactionEnd
-from quorate.replication.first_writes import Permit
 from quorate.replication.partition import Partition
+from quorate.replication.producers import VerificationGuard
 from quorate.storage.transactions import AbortedTransaction, TransactionIndex
 
 _Ended = Transaction | ErrorCode | ProducerIdNeeded
@@ -151,10 +151,10 @@ def offsets_of_aborted_transactions_count() -> Iterator[None]:
 def a_marker_keeps_the_next_transaction_out() -> Iterator[None]:
     """It was so once: who was faster than the markers of its last transaction was told INVALID_TXN_STATE."""
 
-    def always(self: Permit, end: TransactionEnd) -> bool:
+    def always(self: VerificationGuard, end: TransactionEnd) -> bool:
         return True
 
-    with patch.object(Permit, "ends_with", always):
+    with patch.object(VerificationGuard, "ends_with", always):
         yield
 
 

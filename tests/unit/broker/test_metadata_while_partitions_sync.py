@@ -8,7 +8,7 @@ from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settle
-from tests.unit.replication.test_put_off import batch
+from tests.unit.replication.replicas import produced
 
 _VERSION = 7
 
@@ -22,8 +22,8 @@ def test_a_topic_is_created_while_the_sync_of_a_partition_hangs() -> None:
         node = SimulatedNode(SimulatedDisk(Random(1)), SimulatedClock(), Random(1))
         await node.start()
         await node.call(new_topic("slow"), _VERSION, CreateTopicsResponse)
-        data = TopicProduceData(name="slow", partition_data=[PartitionProduceData(index=0, records=batch(0))])
-        produced = node.send(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 8)
+        data = TopicProduceData(name="slow", partition_data=[PartitionProduceData(index=0, records=produced(0))])
+        written = node.send(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[data]), 8)
         await settle()
         assert node.executor.queue, "a partition syncs"
 
@@ -31,8 +31,8 @@ def test_a_topic_is_created_while_the_sync_of_a_partition_hangs() -> None:
 
         (created,) = node.decode(reply, CreateTopicsResponse, _VERSION).topics
         assert created.error_code == ErrorCode.NONE
-        assert not produced.done()
-        await node.finish(produced)
+        assert not written.done()
+        await node.finish(written)
         await node.stop()
 
     asyncio.run(scenario())

@@ -9,8 +9,8 @@ from quorate.kernel.ids import NodeId
 from quorate.replication.partition import Partition
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
-from tests.unit.replication.replicas import FOLLOWER, LEADER, Replicas, lead, run
-from tests.unit.replication.test_put_off import NOW_MS, batch
+from tests.unit.broker.produce.producing import produce
+from tests.unit.replication.replicas import FOLLOWER, LEADER, Replicas, lead, produced, run
 
 
 @pytest.mark.parametrize(("isr", "others_have_it"), [((LEADER, FOLLOWER), True), ((LEADER,), False)])
@@ -27,7 +27,7 @@ def test_a_leader_gives_up_at_the_first_write(
 
         for _attempt in range(2):
             with pytest.raises(KafkaError) as refused:
-                partition.append(batch(0), NOW_MS)
+                produce(partition, produced(0))
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
         assert partition.failure is not None

@@ -23,12 +23,14 @@ from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
+from quorate.replication import following, leading
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import PartitionMembership, ProposeIsr
 from quorate.replication.core.messages import PartitionKey
 from quorate.replication.disk_room import DiskRoom
 from quorate.replication.group_commit import GroupCommit
 from quorate.replication.integrity.log_integrity import LogIntegrity
+from quorate.replication.leading import require_leading
 from quorate.replication.partition import Partition
 from quorate.replication.partition_settings import PartitionSettings
 from quorate.storage.config import LogConfig
@@ -38,6 +40,7 @@ from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
 
 LEADER, FOLLOWER, THIRD = NodeId(7), NodeId(100), NodeId(4001)
+NOW_MS = 1_700_000_000_000
 TOPIC_ID = TopicId(UUID(int=1))
 BROKER_EPOCHS = {LEADER: BrokerEpoch(11), FOLLOWER: BrokerEpoch(12), THIRD: BrokerEpoch(13)}
 QUICK = WorkDelay(minimum_ms=0.1, maximum_ms=0.1, slow_probability=0)
@@ -58,7 +61,7 @@ class FakePort:
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         self.proposals.append(proposal)
 
-    def is_unsettled(self, partition: Partition) -> None:
+    def watch_lag(self, partition: Partition) -> None:
         self.unsettled.append(partition)
 
     def synced_as_follower(self, partition: Partition) -> None:
@@ -105,7 +108,7 @@ class Replicas:
         partition = self.by_key.get(key)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition.require_leading()
+        require_leading(partition)
         return partition
 
 
@@ -118,7 +121,8 @@ def lead(
     config: ReplicationConfig | None = None,
     partition_epoch: int = 1,
 ) -> None:
-    partition.lead(
+    leading.lead(
+        partition,
         LeaderStart(
             leader=PartitionLeader(LEADER, LeaderEpoch(epoch)),
             membership=PartitionMembership(replicas=replicas, isr=frozenset(isr), partition_epoch=partition_epoch),
@@ -134,7 +138,7 @@ def lead(
 
 
 def follow(partition: Partition, epoch: int, leader: NodeId = LEADER, *, is_unclean: bool = False) -> None:
-    partition.follow(PartitionLeader(leader, LeaderEpoch(epoch)), is_unclean=is_unclean)
+    following.follow(partition, PartitionLeader(leader, LeaderEpoch(epoch)), is_unclean=is_unclean)
 
 
 def batch(*values: bytes, producer_id: int | None = None) -> memoryview:
@@ -143,6 +147,17 @@ def batch(*values: bytes, producer_id: int | None = None) -> memoryview:
     if producer_id is None:
         return memoryview(bytearray(build_batch(records)))
     built = build_batch(records, producer_id=ProducerId(producer_id), producer_epoch=ProducerEpoch(0), base_sequence=0)
+    return memoryview(bytearray(built))
+
+
+def produced(sequence: int, producer_id: int = 7, epoch: int = 0) -> memoryview:
+    """One record of an idempotent producer."""
+    built = build_batch(
+        [Record(Offset(0), NOW_MS, None, b"value")],
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(epoch),
+        base_sequence=sequence,
+    )
     return memoryview(bytearray(built))
 
 

@@ -13,6 +13,9 @@ from quorate.metadata.core.commands import AlterTopicConfigs, ConfigChange, Conf
 from quorate.metadata.core.decisions import Answer
 from quorate.metadata.core.records import PartitionChanged
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from quorate.replication import partition_roles
+from quorate.replication.core.leader import LeaderStart, ReplicationConfig
+from quorate.replication.leading import lead
 from quorate.replication.log_jobs import LogJobs
 from quorate.replication.partition import Partition
 from quorate.storage.config import LogConfig
@@ -102,16 +105,15 @@ def test_creating_many_partitions_opens_no_log_on_the_loop(monkeypatch: pytest.M
 def test_no_turn_of_the_loop_gives_a_role_to_all_partitions_of_a_large_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elected anew, as after the death of a broker: no log has to be opened, and still it takes several turns."""
     turns, roles = [0], dict[int, int]()
-    really_lead = Partition.lead
 
-    def note(partition: Partition, *arguments: object) -> None:
+    def note(partition: Partition, start: LeaderStart, config: ReplicationConfig) -> None:
         roles[turns[0]] = roles.get(turns[0], 0) + 1
-        really_lead(partition, *arguments)  # type: ignore[arg-type]
+        lead(partition, start, config)
 
     async def scenario(node: SimulatedNode, _: SimulatedDisk) -> None:
         await create(node, MANY)
         await run_everything(node)
-        monkeypatch.setattr(Partition, "lead", note)
+        monkeypatch.setattr(partition_roles, "lead", note)
         loop, counting = asyncio.get_running_loop(), [True]
 
         def count() -> None:

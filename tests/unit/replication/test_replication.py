@@ -55,7 +55,7 @@ class LeaderNode:
         partition = self.replicas.by_key.get((TOPIC_ID, 0)) or self.replicas.open()
         replicas = (LEADER, FOLLOWER)
         lead(partition, epoch, isr=isr, replicas=replicas, partition_epoch=epoch, config=self.replication.config)
-        self.replication.leads(partition)
+        self.replication.on_leading(partition)
         return partition
 
     def ask(self, ask: Ask) -> "asyncio.Task[Sequence[Buffer]]":

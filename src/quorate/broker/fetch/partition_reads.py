@@ -15,7 +15,9 @@ from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIn
 from quorate.kernel.ports import Buffer, FileRegion
 from quorate.kernel.turns import Turns
 from quorate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from quorate.replication.following import Following
 from quorate.replication.integrity.sound_reads import WAIT_S
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.storage.reading import DamagedRecords, LogSlice, UncheckedSegment
 
@@ -141,7 +143,8 @@ class PartitionReads:
                 partition = self._services.partitions.replica_by_id(target.topic_id, index)
             else:
                 partition = self._services.partitions.replica(TopicName(target.topic), PartitionIndex(index))
-            if partition.leading is None and (not self._rack_id or partition.following is None):
+            role = partition.role
+            if not isinstance(role, Leading) and not (self._rack_id and isinstance(role, Following)):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
                 watched.append(position)
@@ -207,8 +210,8 @@ class PartitionReads:
 
     def _nearer_replica(self, partition: Partition) -> NodeId | None:
         """An in-sync replica in the consumer's rack, if the leader is in another (KIP-392)."""
-        leading = partition.leading
-        if not self._rack_id or leading is None:
+        leading = partition.role
+        if not self._rack_id or not isinstance(leading, Leading):
             return None
         brokers = self._services.metadata.image.brokers
         near = [node for node in sorted(leading.isr) if node in brokers and brokers[node].rack == self._rack_id]
@@ -217,7 +220,7 @@ class PartitionReads:
     def _find(self, partition: Partition, offset: Offset, max_bytes: int) -> LogSlice | None:
         """What to send; None where there is nothing to look for."""
         log = partition.log
-        if partition.leading is None and offset > partition.high_watermark:
+        if offset > partition.high_watermark and not isinstance(partition.role, Leading):
             # The leader may have committed it already: this replica does not know yet (KIP-392).
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if not log.log_start_offset <= offset <= log.log_end_offset:

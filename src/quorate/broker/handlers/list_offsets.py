@@ -22,6 +22,7 @@ from quorate.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from quorate.replication.integrity.sound_reads import when_found_sound
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 
 _READ_COMMITTED = 1
@@ -149,7 +150,8 @@ def _end_offset(partition: Partition, isolation_level: int) -> Offset:
 
 def _check_caught_up(partition: Partition) -> None:
     """A new leader may not know yet what its predecessor has committed and shown (KIP-207)."""
-    if not partition.has_caught_up_with_its_epoch:
+    role = partition.role
+    if isinstance(role, Leading) and not role.has_caught_up_with_its_epoch:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 

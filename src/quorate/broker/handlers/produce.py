@@ -17,10 +17,11 @@ from typing import Any
 
 from quorate.broker.api import Api, HandlerResult
 from quorate.broker.leader_hints import endpoints
-from quorate.broker.produce.doubted_refusals import refuted
+from quorate.broker.produce.answers import leaders_named_in, refused
+from quorate.broker.produce.gate import ProduceGate, find_leading
 from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
+from quorate.broker.produce.sequence_gaps import not_confirmed
 from quorate.broker.produce.transaction import TransactionOfRequest, with_own_records
-from quorate.broker.produce.write import ProduceWrite, find_led, leaders_named_in, refused
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.protocol.messages.produce import (
@@ -44,12 +45,12 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
 def _serve(
     services: Services, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    write = ProduceWrite(services, context.api_version, request, transaction)
-    if write.proceed() is None:
-        return _answer(services, context, request, write)
-    written = services.record_opening.run(write.finish())
+    gate = ProduceGate(services, context.api_version, request, transaction)
+    if gate.proceed() is None:
+        return _answer(services, context, request, gate)
+    written = services.record_opening.run(gate.finish())
     context.hold(written)
-    return _answer_after(written, services, context, request, write)
+    return _answer_after(written, services, context, request, gate)
 
 
 async def _answer_after(
@@ -57,23 +58,23 @@ async def _answer_after(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    write: ProduceWrite,
+    gate: ProduceGate,
 ) -> ProduceResponse | None:
     await asyncio.shield(written)
-    answer = _answer(services, context, request, write)
+    answer = _answer(services, context, request, gate)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
-def _answer(services: Services, context: RequestContext, request: ProduceRequest, write: ProduceWrite) -> _Answer:
+def _answer(services: Services, context: RequestContext, request: ProduceRequest, gate: ProduceGate) -> _Answer:
     """Once all is written."""
     throttle_time_ms = services.quotas.throttle_produce(context)
     if request.acks == 0:
         return None
     # Made here, not when the coroutine first runs: the client's time counts from now.
-    pending = _pending(services, request, write.uncommitted) if write.uncommitted else None
-    if pending is not None or write.doubted:
-        return _respond_later(services, context.api_version, request, write, pending, throttle_time_ms=throttle_time_ms)
-    return _response(services, request, write.answers, throttle_time_ms)
+    pending = _pending(services, request, gate.uncommitted) if gate.uncommitted else None
+    if pending is not None or gate.gaps:
+        return _respond_later(services, context.api_version, request, gate, pending, throttle_time_ms=throttle_time_ms)
+    return _response(services, request, gate.answers, throttle_time_ms)
 
 
 def _pending(services: Services, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
@@ -88,7 +89,7 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
     transaction = TransactionOfRequest(
         request,
         api_version,
-        find=partial(find_led, services, api_version),
+        find=partial(find_leading, services, api_version),
         verifier=services.transaction_verifier,
         turns=services.producer_turns,
         requires_verification=bool(services.broker_config("transaction.partition.verification.enable")),
@@ -100,10 +101,10 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
 
     async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | None":
         await transaction.verify()
-        write = ProduceWrite(services, api_version, kept, transaction)
-        if write.proceed() is not None:
-            await write.finish()
-        answer = _answer(services, context, kept, write)
+        gate = ProduceGate(services, api_version, kept, transaction)
+        if gate.proceed() is not None:
+            await gate.finish()
+        answer = _answer(services, context, kept, gate)
         # Who comes next need not wait until this is committed.
         return services.loop.create_task(answer) if isinstance(answer, Coroutine) else answer
 
@@ -121,13 +122,13 @@ async def _respond_later(
     services: Services,
     api_version: int,
     request: ProduceRequest,
-    write: ProduceWrite,
+    gate: ProduceGate,
     pending: PendingProduce | None,
     *,
     throttle_time_ms: int,
 ) -> ProduceResponse:
-    answers = write.answers
-    errors = await refuted(services.metadata, write.doubted)
+    answers = gate.answers
+    errors = await not_confirmed(services.metadata, gate.gaps)
     if pending is not None:
         errors |= await pending.future
     if errors:

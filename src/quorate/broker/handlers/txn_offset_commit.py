@@ -35,8 +35,8 @@ from quorate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from quorate.replication.first_writes import Permit
-from quorate.replication.partition import Partition
+from quorate.replication.leading import Leading, require_leading
+from quorate.replication.producers import VerificationGuard
 
 _NO_SEQUENCE = -1
 
@@ -64,11 +64,12 @@ async def _require_verified(services: Services, api_version: int, request: TxnOf
     adds = adds_for_offset_commit(api_version)
     if not adds and not services.broker_config("transaction.partition.verification.enable"):
         return
-    partition = _group_partition(services, GroupId(request.group_id))
+    leading = _group_partition(services, GroupId(request.group_id))
+    partition = leading.partition
     producer_id, epoch = ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
     if partition.log.producers.has_open_transaction(producer_id, epoch):
         return
-    permit = partition.first_writes.begin(producer_id, epoch, _NO_SEQUENCE)
+    guard = leading.verifications.begin(producer_id, epoch, _NO_SEQUENCE)
     asked = TopicPartition(CONSUMER_OFFSETS, partition.identity.partition)
     codes = await services.transaction_verifier.verify(
         TransactionalId(request.transactional_id), producer_id, epoch, [asked], adds=adds
@@ -76,24 +77,24 @@ async def _require_verified(services: Services, api_version: int, request: TxnOf
     code = refusal_of_offset_commit(codes[asked], api_version)
     if code is not ErrorCode.NONE:
         raise KafkaError(code)
-    _use(partition, producer_id, epoch, permit)
+    _use(leading, producer_id, epoch, guard)
 
 
-def _use(partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch, permit: Permit) -> None:
-    if partition.log.producers.has_open_transaction(producer_id, epoch):
+def _use(leading: Leading, producer_id: ProducerId, epoch: ProducerEpoch, guard: VerificationGuard) -> None:
+    if leading.partition.log.producers.has_open_transaction(producer_id, epoch):
         return
     try:
-        partition.first_writes.require(producer_id, _NO_SEQUENCE, permit)
+        leading.verifications.require(producer_id, _NO_SEQUENCE, guard)
     except KafkaError as error:
         raise KafkaError(coordinator_error(error.code)) from error
 
 
-def _group_partition(services: Services, group_id: GroupId) -> Partition:
+def _group_partition(services: Services, group_id: GroupId) -> Leading:
     index = services.groups.partition_for(group_id)
     if index is None:
         raise KafkaError(ErrorCode.NOT_COORDINATOR)
     try:
-        return services.partitions.led(CONSUMER_OFFSETS, index)
+        return require_leading(services.partitions.led(CONSUMER_OFFSETS, index))
     except KafkaError as error:
         raise KafkaError(coordinator_error(error.code)) from error
 

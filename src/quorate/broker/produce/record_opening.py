@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.records.batch import BatchHeader, Compression, read_header
+from quorate.records.batch import BatchHeader, Compression
 from quorate.records.errors import ExpandsTooFar
 from quorate.records.opening import OpeningRules, open_batch
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
@@ -69,9 +69,8 @@ def open_or_refuse(batch: memoryview, rules: OpeningRules) -> memoryview:
         ) from error
 
 
-def open_small(batch: memoryview, rules: OpeningRules, max_records: int) -> memoryview | None:
+def open_small(batch: memoryview, header: BatchHeader, rules: OpeningRules, max_records: int) -> memoryview | None:
     """The batch as it is to be stored; None where it takes too long to find out."""
-    header = read_header(batch)
     if header.record_count > max_records or header.size_bytes > _most_bytes(header, rules):
         return None
     try:

@@ -18,10 +18,11 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TopicPartition, TransactionalId
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from quorate.records.batch import BatchHeader, read_header
-from quorate.replication.first_writes import Permit
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
+from quorate.replication.producers import VerificationGuard
 
-FindPartition = Callable[[TopicProduceData, int], Partition]
+FindLeading = Callable[[TopicProduceData, int], Leading]
 
 
 class TransactionOfRequest:
@@ -30,7 +31,7 @@ class TransactionOfRequest:
         request: ProduceRequest,
         api_version: int,
         *,
-        find: FindPartition,
+        find: FindLeading,
         verifier: TransactionVerifier,
         turns: ProducerTurns,
         requires_verification: bool,
@@ -41,7 +42,7 @@ class TransactionOfRequest:
         self._adds = adds_for_produce(api_version)
         self._transactional_id = TransactionalId(request.transactional_id or "")
         self._batches = _transactional_batches(request, find)
-        self._permits: dict[Partition, Permit] = {}
+        self._guards: dict[Partition, VerificationGuard] = {}
         self._refusals: dict[Partition, KafkaError] = {}
         self._is_verified = self._adds or requires_verification
         self._producers = {(header.producer_id, header.producer_epoch) for _, header in self._batches}
@@ -62,7 +63,7 @@ class TransactionOfRequest:
         first = self._first_batches()
         if not first:
             return
-        self._permits = {partition: _permit(partition, header) for partition, header in first}
+        self._guards = {partition: _guard(partition, header) for partition, header in first}
         ((producer_id, producer_epoch),) = self._producers
         codes = await self._verifier.verify(
             self._transactional_id,
@@ -76,9 +77,9 @@ class TransactionOfRequest:
             if refusal is not None:
                 self._refusals[partition] = refusal
 
-    def require_admitted(self, partition: Partition, batch: memoryview) -> None:
+    def require_admitted(self, leading: Leading, header: BatchHeader) -> None:
         """Raises the error with which the batch is refused. What is admitted must be appended at once."""
-        header = read_header(batch)
+        partition = leading.partition
         if not header.is_transactional:
             return
         if len(self._producers) > 1:
@@ -92,10 +93,10 @@ class TransactionOfRequest:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} is not known and starts at sequence {header.base_sequence}",
             )
-        partition.first_writes.require(header.producer_id, header.base_sequence, self._permits.get(partition))
+        leading.verifications.require(header.producer_id, header.base_sequence, self._guards.get(partition))
 
-    def appended(self, partition: Partition) -> None:
-        partition.first_writes.begun(self.producer_id)
+    def appended(self, leading: Leading) -> None:
+        leading.verifications.begun(self.producer_id)
 
     def _first_batches(self) -> list[tuple[Partition, BatchHeader]]:
         return [(partition, header) for partition, header in self._batches if not _is_open(partition, header)]
@@ -118,7 +119,7 @@ def with_own_memory(data: PartitionProduceData) -> PartitionProduceData:
     return msgspec.structs.replace(data, records=memoryview(bytearray(data.records)))
 
 
-def _transactional_batches(request: ProduceRequest, find: FindPartition) -> Sequence[tuple[Partition, BatchHeader]]:
+def _transactional_batches(request: ProduceRequest, find: FindLeading) -> Sequence[tuple[Partition, BatchHeader]]:
     """What can be read and written here; the rest is refused when its turn comes."""
     batches = []
     for topic in request.topic_data:
@@ -128,14 +129,16 @@ def _transactional_batches(request: ProduceRequest, find: FindPartition) -> Sequ
             try:
                 header = read_header(data.records)
                 if header.is_transactional and header.producer_id > NO_PRODUCER_ID:
-                    batches.append((find(topic, data.index), header))
+                    batches.append((find(topic, data.index).partition, header))
             except KafkaError:
                 continue
     return batches
 
 
-def _permit(partition: Partition, header: BatchHeader) -> Permit:
-    return partition.first_writes.begin(header.producer_id, header.producer_epoch, header.base_sequence)
+def _guard(partition: Partition, header: BatchHeader) -> VerificationGuard:
+    if isinstance(partition.role, Leading):
+        return partition.role.verifications.begin(header.producer_id, header.producer_epoch, header.base_sequence)
+    return VerificationGuard.of_earlier_leadership(header.producer_epoch, header.base_sequence)
 
 
 def _is_open(partition: Partition, header: BatchHeader) -> bool:

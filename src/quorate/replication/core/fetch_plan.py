@@ -124,7 +124,7 @@ class FetchPlan(Generic[PartitionT]):
         followed.failures += 1
         self._wait(fetch, followed, now_ms + min(delay_ms, self._config.backoff_max_ms))
 
-    def put_off(self, fetch: PlannedFetch[PartitionT], until_ms: int) -> None:
+    def defer(self, fetch: PlannedFetch[PartitionT], until_ms: int) -> None:
         """The partition was not asked for after all, and is not to be before then."""
         followed = self._returned(fetch)
         if followed is not None:

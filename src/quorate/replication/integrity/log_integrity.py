@@ -15,6 +15,7 @@ from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, Offset
 from quorate.kernel.ports import Disk
 from quorate.replication.integrity.replacements import AskReplica, Replacements
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.storage.damage import DamagedRange
 from quorate.storage.reading import DamagedRecords, UncheckedSegment
@@ -172,7 +173,7 @@ class LogIntegrity:
 
     async def _repair_log(self, partition: Partition, base_offset: Offset, report: SegmentReport) -> None:
         replicas = self._replicas_of(partition)
-        if partition.leading is not None and replicas:
+        if isinstance(partition.role, Leading) and replicas:
             await self._resign(partition)
         is_repaired = bool(replicas) and await self._repair(partition, base_offset, report, with_log=True)
         if is_repaired:

@@ -7,6 +7,7 @@ from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.metadata.core.commands import LedPartition, ResignLeadership
 from quorate.metadata.store import MetadataStore
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ class OtherReplicas:
 
     async def resign(self, partition: Partition) -> None:
         """Have another in-sync replica lead; returns when one does, or when there is none."""
-        leading = partition.leading
-        if leading is None or len(leading.isr) < 2:
+        role = partition.role
+        if not isinstance(role, Leading) or len(role.isr) < 2:
             return
         identity = partition.identity
         led = LedPartition(identity.topic_id, identity.partition, partition.leader_epoch)
@@ -45,6 +46,6 @@ class OtherReplicas:
             return
         logger.info("leadership handed over partition=%s reason='records are damaged on this disk'", partition)
         for _ in range(_LOOKS):
-            if partition.leading is not leading:
+            if partition.role is not role:
                 return
             await asyncio.sleep(_HANDOVER_WITHIN_S / _LOOKS)

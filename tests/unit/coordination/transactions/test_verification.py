@@ -24,6 +24,7 @@ from quorate.protocol.messages import write_txn_markers as markers
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from quorate.records.builder import build_batch
 from quorate.records.record import Record
+from quorate.replication.leading import require_leading
 from quorate.replication.partition import Partition
 from quorate.transport.outbox import Reply
 from tests.simulation.disk import SimulatedDisk
@@ -227,7 +228,7 @@ def test_a_request_goes_on_when_the_one_before_it_lost_its_client() -> None:
 def test_with_epoch_bumps_a_producer_that_is_not_known_starts_at_sequence_zero() -> None:
     async def scenario(node: SimulatedNode, _: FakeVerifier) -> None:
         assert await produce(node, 5, version=12) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        partition(node)._early_until_ms = None  # It has led for long.
+        require_leading(partition(node)).early_until_ms = None  # It has led for long.
         assert await produce(node, 5, version=12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
         assert await produce(node, 5, version=11) == [ErrorCode.NONE]
 

@@ -134,10 +134,10 @@ def test_what_does_not_fit_into_a_request_comes_first_in_the_next_one() -> None:
     assert not plan.is_ready(WEST)
 
 
-def test_a_partition_that_is_put_off_is_asked_for_later_and_is_not_taken_for_failing() -> None:
+def test_a_partition_that_is_deferred_is_asked_for_later_and_is_not_taken_for_failing() -> None:
     plan = plan_of("orders-0")
     (fetch,) = next_fetch(plan, EAST, 1_000)
-    plan.put_off(fetch, 1_500)
+    plan.defer(fetch, 1_500)
     assert plan.next_ready_ms(EAST) == 1_500
     assert next_fetch(plan, EAST, 1_499) == []
     (again,) = next_fetch(plan, EAST, 1_500)

@@ -1,68 +1,68 @@
-"""Which writes that wait for a coordinator's word may still begin their transaction, and which come too late."""
+"""Which verifications that wait for a coordinator's word may still begin their transaction, and which come too late."""
 
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import ProducerEpoch, ProducerId
 from quorate.records.control import EndTransactionMarker, TransactionEnd
-from quorate.replication.first_writes import FirstWrites
+from quorate.replication.producers import PendingVerifications
 
 PRODUCER = ProducerId(7)
 
 
-def test_a_marker_takes_the_permit_of_the_transaction_that_it_ends() -> None:
-    writes = FirstWrites()
-    permit = writes.begin(PRODUCER, ProducerEpoch(4), 0)
+def test_a_marker_takes_the_guard_of_the_transaction_that_it_ends() -> None:
+    verifications = PendingVerifications()
+    guard = verifications.begin(PRODUCER, ProducerEpoch(4), 0)
 
-    writes.ended(marker(epoch=5, version=2))
+    verifications.ended(marker(epoch=5, version=2))
 
     with pytest.raises(KafkaError) as refused:
-        writes.require(PRODUCER, 0, permit)
+        verifications.require(PRODUCER, 0, guard)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_the_next_transaction_does_not_wait_for_the_marker_of_the_last() -> None:
     """EndTxn is answered before the markers are written, and they have the epoch that it gave out (KIP-890)."""
-    writes = FirstWrites()
-    permit = writes.begin(PRODUCER, ProducerEpoch(5), 0)
+    verifications = PendingVerifications()
+    guard = verifications.begin(PRODUCER, ProducerEpoch(5), 0)
 
-    writes.ended(marker(epoch=5, version=2))
+    verifications.ended(marker(epoch=5, version=2))
 
-    writes.require(PRODUCER, 0, permit)
+    verifications.require(PRODUCER, 0, guard)
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_a_marker_of_the_first_version_has_the_epoch_of_what_it_ends_or_a_later_one(epoch: int) -> None:
-    writes = FirstWrites()
-    permit = writes.begin(PRODUCER, ProducerEpoch(4), 0)
+    verifications = PendingVerifications()
+    guard = verifications.begin(PRODUCER, ProducerEpoch(4), 0)
 
-    writes.ended(marker(epoch=epoch, version=0))
+    verifications.ended(marker(epoch=epoch, version=0))
 
     with pytest.raises(KafkaError) as refused:
-        writes.require(PRODUCER, 0, permit)
+        verifications.require(PRODUCER, 0, guard)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_later_epoch_leaves_nothing_to_an_earlier_one() -> None:
-    writes = FirstWrites()
-    earlier = writes.begin(PRODUCER, ProducerEpoch(4), 0)
-    later = writes.begin(PRODUCER, ProducerEpoch(5), 0)
+    verifications = PendingVerifications()
+    earlier = verifications.begin(PRODUCER, ProducerEpoch(4), 0)
+    later = verifications.begin(PRODUCER, ProducerEpoch(5), 0)
 
-    writes.require(PRODUCER, 0, later)
+    verifications.require(PRODUCER, 0, later)
     with pytest.raises(KafkaError) as refused:
-        writes.require(PRODUCER, 0, earlier)
+        verifications.require(PRODUCER, 0, earlier)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 
 def test_who_leads_anew_has_the_producer_try_again() -> None:
     """Somebody else may have led meanwhile, and have written the marker; INVALID_TXN_STATE would end the producer."""
-    writes = FirstWrites()
-    permit = writes.begin(PRODUCER, ProducerEpoch(4), 0)
+    verifications = PendingVerifications()
+    guard = verifications.begin(PRODUCER, ProducerEpoch(4), 0)
 
-    writes.end_reign()
+    verifications.end_leadership()
 
     with pytest.raises(KafkaError) as refused:
-        writes.require(PRODUCER, 0, permit)
+        verifications.require(PRODUCER, 0, guard)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -1,4 +1,4 @@
-"""One replica through its parts: leader, follower, waiting; what each change tells those who wait."""
+"""One replica through its roles: leading, following, idle; what each change tells those who wait."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from quorate.replication.core.follower import FetchAnswered
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import FollowerFetched, MembershipChanged, PartitionMembership
 from quorate.replication.core.replica_fetch import FetchPosition
-from quorate.replication.fetched_records import Taken, take
+from quorate.replication.following import Applied, Following
 from quorate.replication.partition import Partition
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
@@ -44,6 +44,15 @@ def fetched(offset: int) -> FollowerFetched:
     )
 
 
+def following(partition: Partition) -> Following:
+    assert isinstance(partition.role, Following)
+    return partition.role
+
+
+def apply(partition: Partition, answer: FetchAnswered, records: bytes) -> Applied:
+    return following(partition).apply(answer, records)
+
+
 def answered(
     partition: Partition,
     *,
@@ -54,9 +63,8 @@ def answered(
     diverging: EpochEnd | None = None,
 ) -> FetchAnswered:
     """The leader's answer to what the partition would ask for now."""
-    assert partition.following is not None
     return FetchAnswered(
-        position=partition.following.next_fetch(partition.replica_log),
+        position=following(partition).next_fetch(),
         error=error,
         diverging_epoch=diverging,
         log_start_offset=Offset(log_start),
@@ -208,13 +216,13 @@ def test_a_follower_may_not_speak_for_what_is_not_on_its_disk_when_the_leader_ch
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
         follow(partition, 1)
-        taken = take(partition, answered(partition, has_records=True), led_batch(host, b"x"))
-        assert taken is Taken.SYNCING
-        assert not partition.may_ask
+        applied = apply(partition, answered(partition, has_records=True), led_batch(host, b"x"))
+        assert applied is Applied.SYNCING
+        assert not following(partition).may_ask
         follow(partition, 2, FOLLOWER)
-        assert not partition.may_ask
+        assert not following(partition).may_ask
         await world.sleep(0.01)
-        assert partition.may_ask
+        assert following(partition).may_ask
 
     run(scenario)
 
@@ -223,8 +231,8 @@ def test_with_durability_os_a_follower_asks_on_at_once() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        assert take(partition, answered(partition, has_records=True), led_batch(host, b"x")) is Taken.DONE
-        assert partition.may_ask
+        assert apply(partition, answered(partition, has_records=True), led_batch(host, b"x")) is Applied.DONE
+        assert following(partition).may_ask
 
     run(scenario)
 
@@ -235,11 +243,11 @@ def test_an_unclean_leader_takes_the_watermark_back_with_the_records() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        take(partition, answered(partition, has_records=True, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
+        apply(partition, answered(partition, has_records=True, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
         assert partition.high_watermark == 2
         follow(partition, 2, FOLLOWER, is_unclean=True)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(1), end_offset=Offset(1))
-        take(partition, answered(partition, diverging=diverging), b"")
+        apply(partition, answered(partition, diverging=diverging), b"")
         assert partition.log.log_end_offset == 1
         assert partition.high_watermark == 1
 
@@ -250,10 +258,10 @@ def test_a_leader_without_committed_records_stops_a_follower_loudly() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        take(partition, answered(partition, has_records=True, high_watermark=1), led_batch(host, b"x"))
+        apply(partition, answered(partition, has_records=True, high_watermark=1), led_batch(host, b"x"))
         follow(partition, 2, FOLLOWER)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(-1), end_offset=Offset(0))
-        assert take(partition, answered(partition, diverging=diverging), b"") is Taken.BACK_OFF
+        assert apply(partition, answered(partition, diverging=diverging), b"") is Applied.BACK_OFF
         assert partition.log.log_end_offset == 1
         assert partition.failure is not None
 
@@ -266,10 +274,10 @@ def test_a_full_disk_makes_a_follower_wait_and_not_give_up() -> None:
         follow(partition, 1)
         records = led_batch(host, b"x" * 1000)
         free_bytes, host.disk.free_bytes = host.disk.free_bytes, 10
-        assert take(partition, answered(partition, has_records=True), records) is Taken.BACK_OFF
+        assert apply(partition, answered(partition, has_records=True), records) is Applied.BACK_OFF
         assert partition.failure is None
         host.disk.free_bytes = free_bytes
-        assert take(partition, answered(partition, has_records=True), records) is Taken.DONE
+        assert apply(partition, answered(partition, has_records=True), records) is Applied.DONE
         assert partition.log.log_end_offset == 1
 
     run(scenario)
@@ -283,10 +291,10 @@ def test_a_log_that_starts_inside_of_a_batch_can_be_followed_from_nothing() -> N
         follow(partition, 1)
         records = led_batch(host, b"a", b"b", b"c")
         out_of_range = answered(partition, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=2, high_watermark=3)
-        assert take(partition, out_of_range, b"") is Taken.DONE
+        assert apply(partition, out_of_range, b"") is Applied.DONE
         assert partition.log.log_end_offset == 2
-        got = take(partition, answered(partition, has_records=True, log_start=2, high_watermark=3), records)
-        assert (got, partition.failure) == (Taken.DONE, None)
+        got = apply(partition, answered(partition, has_records=True, log_start=2, high_watermark=3), records)
+        assert (got, partition.failure) == (Applied.DONE, None)
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
         assert partition.high_watermark == 3
 
@@ -300,13 +308,12 @@ def test_a_late_answer_of_an_earlier_leader_changes_nothing() -> None:
         late = answered(partition, has_records=True, high_watermark=1)
         records = led_batch(host, b"x")
         follow(partition, 2, FOLLOWER)
-        take(partition, late, records)
+        apply(partition, late, records)
         assert partition.log.log_end_offset == 0
         position = FetchPosition(
             leader_epoch=LeaderEpoch(2), fetch_offset=Offset(0), last_fetched_epoch=LeaderEpoch(-1)
         )
-        assert partition.following is not None
-        assert partition.following.next_fetch(partition.replica_log) == position
+        assert following(partition).next_fetch() == position
 
     run(scenario)
 
@@ -318,7 +325,7 @@ def test_records_older_than_an_epoch_that_was_led_without_a_write_keep_their_own
         partition = Replicas(host, Durability.OS).open()
         lead(partition, 2, isr=(LEADER,))
         follow(partition, 3, FOLLOWER)
-        take(partition, answered(partition, has_records=True), led_batch(host, b"x"))
+        apply(partition, answered(partition, has_records=True), led_batch(host, b"x"))
         assert partition.log.epochs == [(1, 0)]
         assert partition.replica_log.last_epoch == 1
 
@@ -351,7 +358,7 @@ def test_batches_keep_their_producer_so_that_a_retry_is_known_after_failover() -
         lead(source, 1, isr=(LEADER,), replicas=(LEADER,))
         source.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         piece = source.log.read(Offset(0), max_bytes=1 << 20, up_to_offset=Offset(2), minimum_one_batch=True).read()
-        take(partition, answered(partition, has_records=True), piece)
+        apply(partition, answered(partition, has_records=True), piece)
         lead(partition, 2, isr=(LEADER,))
         retried = partition.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         assert (retried.base_offset, retried.duplicate) == (0, True)
