@@ -24,7 +24,8 @@ class TaskScope:
         """``on_failure`` gets each exception that ends a task of this scope; being cancelled is no failure."""
         self._loop = loop
         self._on_failure = on_failure
-        self._tasks: set[asyncio.Task[Any]] = set()
+        #: Not a set, whose order differs from run to run: a simulation cancels them in the same order every time.
+        self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def __len__(self) -> int:
         """How many tasks run."""
@@ -33,7 +34,7 @@ class TaskScope:
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """Run ``work`` beside everything else. Nobody has to look at the task that this returns."""
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -44,12 +45,12 @@ class TaskScope:
     async def close(self) -> None:
         """Cancel what runs, and wait until it has ended. A task may close its own scope; it is not waited for."""
         self.cancel_all()
-        others = self._tasks - {asyncio.current_task(self._loop)}
+        others = self._tasks.keys() - {asyncio.current_task(self._loop)}
         if others:
             await asyncio.wait(others)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task)
         if task.cancelled():
             return
         error = task.exception()

@@ -1,20 +1,16 @@
-"""The group coordinator of this node: which shards it runs, and which shard a request belongs to.
+"""The group coordinator of this node: what it does beside running the shards of ``__consumer_offsets``.
 
-A group belongs to one partition of ``__consumer_offsets``, and whoever leads that partition coordinates the group. The
-metadata image says who that is; there is no other place to ask.
+Shards are told of the cluster's topics and of the groups' settings, and of topics that are gone.
 """
 
-import asyncio
-import logging
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Never, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 
-from quorate.coordination.answers import vouched_for
-from quorate.coordination.coordinator import CoordinatorEnvironment
-from quorate.coordination.core.partitioning import partition_for
+from quorate.coordination.coordinator import Coordinator, CoordinatorEnvironment
+from quorate.coordination.groups.core import record_codec
 from quorate.coordination.groups.core.commands import (
     Command,
     EndTransaction,
@@ -27,19 +23,21 @@ from quorate.coordination.groups.core.commands import (
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
 from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings, MigrationPolicy
+from quorate.coordination.groups.core.effects import GroupSettingsChanged, TopicsChanged
+from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.coordination.groups.core.refusal import binds, refusal
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
-from quorate.coordination.groups.shard_runner import GroupShardRunner
 from quorate.coordination.groups.topic_patterns import TopicPatterns
 from quorate.coordination.groups.topics import ImageTopics
-from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, PartitionIndex, PartitionLeader, TopicName
+from quorate.coordination.log import CoordinatorLog
+from quorate.coordination.runtime import ShardRunner
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId, PartitionIndex
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.metadata.core.commands import CreateTopic
-from quorate.metadata.core.image import Broker, Delta, MetadataImage
+from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.records.control import TransactionEnd
-
-logger = logging.getLogger(__name__)
+from quorate.replication.partition import Partition
 
 ResultType = TypeVar("ResultType", bound=Result)
 
@@ -50,43 +48,34 @@ _OFFSETS_TOPIC_CONFIGS = {
 }
 
 
-class GroupCoordinator:
+class GroupShardRunner(ShardRunner[Command, Result, CoordinatorRecord, TopicsChanged | GroupSettingsChanged, Never]):
+    #: Asked which patterns have to be looked up; it is changed by its events alone.
+    shard: GroupCoordinatorShard
+
+
+class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
     def __init__(self, environment: CoordinatorEnvironment, new_uuid: Callable[[], UUID]) -> None:
-        self._environment = environment
+        super().__init__(environment, CONSUMER_OFFSETS)
         self._new_uuid = new_uuid
-        self._runners: dict[PartitionIndex, GroupShardRunner] = {}
         self._group_configs = environment.metadata.image.group_configs
         self._patterns = TopicPatterns(environment.loop, environment.executor)
         image = environment.metadata.image
         self._topics = ImageTopics(image, image.version, self._patterns.matches)
 
     def start(self) -> None:
-        metadata, partitions = self._environment.metadata, self._environment.partitions
-        topic = metadata.image.topics.get(CONSUMER_OFFSETS)
-        for index in () if topic is None else topic.partitions:
-            self._leadership_changed(CONSUMER_OFFSETS, index, partitions.own_leadership(CONSUMER_OFFSETS, index))
-        metadata.subscribe(self._topics_changed)
-        metadata.subscribe(self._topics_deleted)
-        partitions.on_role_changed(self._leadership_changed)
-
-    def stop(self) -> None:
-        for index in list(self._runners):
-            self._stop_runner(index)
+        self._environment.metadata.subscribe(self._topics_changed)
+        super().start()
 
     async def ask(self, group_id: GroupId, command: Command, result_type: type[ResultType]) -> ResultType:
         """Have the group's shard carry out the command, if this node coordinates the group."""
-        runner = self._runner_for(group_id)
-        result = refusal(command, ErrorCode.NOT_COORDINATOR)
-        if runner is not None:
-            answer = runner.ask(command)
-            result = await vouched_for(answer, binds, runner, self._environment.metadata, otherwise=result)
+        result = await self._ask_shard(group_id, command)
         assert isinstance(result, result_type)
         return result
 
     async def heartbeat(self, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult:
         """Have the shard carry it out when the topics are known that the group's patterns match."""
         runner = self._runner_for(command.group_id)
-        unresolved = set() if runner is None else runner.unresolved_patterns(command)
+        unresolved = set() if runner is None else runner.shard.unresolved_patterns(command)
         if unresolved:
             await self._patterns.look_up(unresolved, self._topics)
         return await self.ask(command.group_id, command, ConsumerGroupHeartbeatResult)
@@ -99,105 +88,60 @@ class GroupCoordinator:
         return cast(EndTransactionResult, await runner.ask(EndTransaction(end=end))).error
 
     async def list_groups(self, command: ListGroups) -> ListGroupsResult:
-        results = [
-            cast(ListGroupsResult, result)
-            for result in await asyncio.gather(*(runner.ask(command) for runner in list(self._runners.values())))
-        ]
+        results = [cast(ListGroupsResult, result) for result in await self._ask_all_shards(command)]
         return ListGroupsResult(
             error=next((result.error for result in results if result.error is not ErrorCode.NONE), ErrorCode.NONE),
             groups=tuple(group for result in results for group in result.groups),
         )
 
-    async def find(self, group_id: GroupId) -> Broker:
-        """The node that coordinates the group. Makes the offsets topic the first time anybody asks."""
-        if CONSUMER_OFFSETS not in self._environment.metadata.image.topics:
-            await self._create_offsets_topic()
-        image = self._environment.metadata.image
-        index = self.partition_for(group_id)
-        leader = None if index is None else image.partition_leader(CONSUMER_OFFSETS, index)
-        broker = None if leader is None else image.brokers.get(leader.node_id)
-        if broker is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return broker
+    # What shards are told of the cluster.
 
-    async def _create_offsets_topic(self) -> None:
-        command = CreateTopic(
+    def _topics_changed(self, image: MetadataImage, delta: Delta) -> None:
+        self._topics = self._topics.after(image, delta)
+        for runner in list(self._runners.values()):
+            runner.report(TopicsChanged(topics=self._topics))
+        if image.group_configs is not self._group_configs:
+            self._group_configs = image.group_configs
+            own_settings = self._own_settings(image)
+            for runner in list(self._runners.values()):
+                runner.report(GroupSettingsChanged(settings=own_settings))
+
+    def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:
+        super()._topics_deleted(image, delta)
+        forgotten = frozenset({topic.name for topic in delta.deleted_topics} - {CONSUMER_OFFSETS})
+        if forgotten:
+            for runner in list(self._runners.values()):
+                runner.ask(ForgetTopics(topics=forgotten))
+
+    # What tells groups from transactions.
+
+    def _new_runner(self, partition: Partition) -> GroupShardRunner:
+        environment = self._environment
+        runner = GroupShardRunner(
+            GroupCoordinatorShard(self._config(), self._new_uuid),
+            CoordinatorLog(partition, record_codec, environment.loop, environment.executor),
+            loop=environment.loop,
+            clock=environment.clock,
+            on_failure=self._runner_failed,
+        )
+        runner.report(TopicsChanged(topics=self._topics))
+        runner.report(GroupSettingsChanged(settings=self._own_settings(environment.metadata.image)))
+        return runner
+
+    def _refusal(self, command: Command, error: ErrorCode) -> Result:
+        return refusal(command, error)
+
+    def _binds(self, result: Result) -> bool:
+        return binds(result)
+
+    def _topic_to_create(self) -> CreateTopic:
+        return CreateTopic(
             name=CONSUMER_OFFSETS,
             partition_count=self._environment.int_config("offsets.topic.num.partitions"),
             replication_factor=self._environment.int_config("offsets.topic.replication.factor"),
             replication_factor_is_upper_bound=True,
             configs=_OFFSETS_TOPIC_CONFIGS,
         )
-        try:
-            await self._environment.metadata.submit_one(command)
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.error("offsets topic not created node=%s error=%s", self._environment.node_id, error)
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
-
-    def partition_for(self, group_id: GroupId) -> PartitionIndex | None:
-        topic = self._environment.metadata.image.topics.get(CONSUMER_OFFSETS)
-        return None if topic is None else partition_for(group_id, len(topic.partitions))
-
-    def _runner_for(self, group_id: GroupId) -> GroupShardRunner | None:
-        index = self.partition_for(group_id)
-        return None if index is None else self._runners.get(index)
-
-    def _topics_changed(self, image: MetadataImage, delta: Delta) -> None:
-        self._topics = self._topics.after(image, delta)
-        for runner in list(self._runners.values()):
-            runner.topics_changed(self._topics)
-        if image.group_configs is not self._group_configs:
-            self._group_configs = image.group_configs
-            own_settings = self._own_settings(image)
-            for runner in list(self._runners.values()):
-                runner.settings_changed(own_settings)
-
-    def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
-        deleted = {topic.name for topic in delta.deleted_topics}
-        if CONSUMER_OFFSETS in deleted:
-            self.stop()
-        forgotten = frozenset(deleted - {CONSUMER_OFFSETS})
-        if forgotten:
-            for runner in list(self._runners.values()):
-                runner.ask(ForgetTopics(topics=forgotten))
-
-    def _leadership_changed(self, topic: TopicName, index: PartitionIndex, leader: PartitionLeader | None) -> None:
-        if topic != CONSUMER_OFFSETS:
-            return
-        leads = leader is not None and leader.node_id == self._environment.node_id
-        runner = self._runners.get(index)
-        if runner is not None and (not leads or leader is None or runner.leader_epoch != leader.leader_epoch):
-            self._stop_runner(index)
-        if leads and index not in self._runners:
-            self._start_runner(index)
-
-    def _start_runner(self, index: PartitionIndex) -> None:
-        try:
-            partition = self._environment.partitions.led(CONSUMER_OFFSETS, index)
-        except KafkaError as error:
-            logger.error("groups not coordinated partition=%s-%s error=%s", CONSUMER_OFFSETS, index, error)
-            return
-        runner = self._runners[index] = GroupShardRunner(
-            GroupCoordinatorShard(self._config(), self._new_uuid),
-            partition,
-            loop=self._environment.loop,
-            clock=self._environment.clock,
-            executor=self._environment.executor,
-            on_failure=self._runner_failed,
-        )
-        runner.topics_changed(self._topics)
-        runner.settings_changed(self._own_settings(self._environment.metadata.image))
-        runner.start()
-
-    def _runner_failed(self, failed: GroupShardRunner) -> None:
-        """What its log says cannot be known: better no coordinator than one that has forgotten offsets."""
-        index = failed.partition.identity.partition
-        if self._runners.get(index) is failed:
-            self._stop_runner(index)
-
-    def _stop_runner(self, index: PartitionIndex) -> None:
-        self._runners.pop(index).stop()
 
     def _config(self) -> GroupConfig:
         setting = self._environment.int_config

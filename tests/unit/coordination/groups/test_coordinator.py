@@ -181,7 +181,7 @@ def test_log_that_cannot_be_understood_is_not_coordinated(caplog: pytest.LogCapt
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(script())
-    assert "groups not loaded" in caplog.text
+    assert f"coordinator failed node=7 partition={CONSUMER_OFFSETS}-" in caplog.text
 
 
 def test_group_of_an_unmade_offsets_topic_has_no_coordinator_here() -> None:

@@ -224,7 +224,7 @@ def test_a_log_that_cannot_be_understood_is_not_coordinated(caplog: pytest.LogCa
 
     with caplog.at_level(logging.ERROR):
         run(script)
-    assert "transactions not coordinated" in caplog.text
+    assert f"coordinator failed node=7 partition={TRANSACTION_STATE}-" in caplog.text
 
 
 def test_a_fenced_producer_is_told_in_the_words_of_its_version() -> None:

@@ -61,7 +61,7 @@ from quorate.coordination.transactions.core.initialising import init_producer
 from quorate.coordination.transactions.core.refusal import binds, refusal
 from quorate.coordination.transactions.core.transaction import Transaction, completed, fenced
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import TransactionalId
+from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TransactionalId
 
 #: Transactional ids that are forgotten with one batch of records.
 _EXPIRY_BATCH = 500
@@ -77,12 +77,18 @@ class TransactionCoordinatorShard:
         #: The transactional ids that the appends in flight are about.
         self._pending: set[TransactionalId] = set()
 
-    def replay(self, record: TransactionRecord) -> None:
-        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does."""
+    def replay(self, record: TransactionRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:  # noqa: ARG002
+        """Apply one record of the log: its runner does this before ``LogLoaded``, afterwards only the shard does.
+
+        ``producer_id`` has no meaning here: nobody writes to ``__transaction_state`` in a transaction.
+        """
         if record.transaction is None:
             self._transactions.pop(record.transactional_id, None)
         else:
             self._transactions[record.transactional_id] = record.transaction
+
+    def replay_end(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """Nothing is pending that a marker could end."""
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Apply one event; return what the broker must carry out, in order."""

@@ -1,11 +1,14 @@
-"""Timers of a shard on a loop whose time the test turns."""
+"""A shard that runs: its timers on a loop whose time the test turns, and tasks that cannot fail unseen."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
+from quorate.coordination.core.effects import LogLoaded
+from quorate.coordination.groups.coordinator import GroupShardRunner
+from quorate.coordination.groups.core import record_codec
 from quorate.coordination.groups.core.commands import (
     DescribeGroup,
     DescribeGroupResult,
@@ -18,9 +21,10 @@ from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
-from quorate.coordination.groups.shard_runner import GroupShardRunner
+from quorate.coordination.log import CoordinatorLog
+from quorate.coordination.runtime import ShardRunner
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset
+from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, ProducerId
 from quorate.replication.partition import Partition
 
 GROUP = GroupId("group")
@@ -97,16 +101,17 @@ class SteppingClock:
 class Scene:
     def __init__(self, failure: KafkaError | None = None) -> None:
         self.loop = Loop()
-        self.failed: list[GroupShardRunner] = []
+        self.failed: list[tuple[object, str]] = []
         self.clock = SteppingClock()
         config = GroupConfig(initial_rebalance_delay_ms=3_000)
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
+        partition = cast(Partition, EmptyPartition(failure))
         self.runner = GroupShardRunner(
             GroupCoordinatorShard(config, lambda: UUID(int=1)),
-            cast(Partition, EmptyPartition(failure)),
-            loop=cast(asyncio.AbstractEventLoop, self.loop),
+            CoordinatorLog(partition, record_codec, loop, cast(ThreadPoolExecutor, None)),
+            loop=loop,
             clock=self.clock,
-            executor=cast(ThreadPoolExecutor, None),
-            on_failure=self.failed.append,
+            on_failure=lambda runner, error: self.failed.append((runner, str(error))),
         )
         self.runner.start()
 
@@ -177,5 +182,87 @@ def test_stopped_runner_answers_who_waits_and_then_keeps_still() -> None:
 def test_log_that_fails_before_it_is_loaded_ends_the_runner() -> None:
     scene = Scene(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
 
-    assert scene.failed == [scene.runner]
+    assert scene.failed == [(scene.runner, "KAFKA_STORAGE_ERROR")]
     scene.loop.close()
+
+
+class Work(NamedTuple):
+    """An effect of a shard's own."""
+
+
+class WorkingShard:
+    """Has work done as soon as its log is loaded."""
+
+    def replay(self, record: str, producer_id: ProducerId, /) -> None: ...
+
+    def replay_end(self, producer_id: ProducerId, /, *, is_commit: bool) -> None: ...
+
+    def handle(self, event: object, now_ms: int, /) -> list[Work]:
+        return [Work()] if isinstance(event, LogLoaded) else []
+
+
+class FakeLog:
+    """Committed, and empty unless reading it fails."""
+
+    leader_epoch = LeaderEpoch(3)
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.is_empty = failure is None
+        self._failure = failure
+
+    def when_committed(self, done: Callable[[ErrorCode | None], None]) -> None:
+        done(None)
+
+    async def replay(self, shard: WorkingShard) -> int:
+        assert self._failure is not None
+        raise self._failure
+
+
+def failures_of(log: FakeLog, own_work: Callable[[Work], Coroutine[Any, Any, str]]) -> list[Exception]:
+    """What a runner tells its coordinator of, until it is stopped."""
+
+    async def run() -> list[Exception]:
+        failures: list[Exception] = []
+        runner: ShardRunner[str, str, str, str, Work] = ShardRunner(
+            WorkingShard(),
+            cast(CoordinatorLog[str], log),
+            loop=asyncio.get_running_loop(),
+            clock=SteppingClock(),
+            on_failure=lambda _, error: failures.append(error),
+            own_work=own_work,
+        )
+        runner.start()
+        await settle()
+        runner.stop()
+        await settle()
+        return failures
+
+    return asyncio.run(run())
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def never(work: Work) -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+def test_work_of_a_shard_that_fails_is_told_to_its_coordinator() -> None:
+    error = RuntimeError("boom")
+
+    async def fail(work: Work) -> str:
+        raise error
+
+    assert failures_of(FakeLog(), fail) == [error]
+
+
+def test_loading_that_fails_in_a_way_nobody_thought_of_is_told_to_its_coordinator() -> None:
+    error = RuntimeError("boom")
+    assert failures_of(FakeLog(error), never) == [error]
+
+
+def test_work_that_is_cancelled_with_its_runner_is_no_failure() -> None:
+    assert failures_of(FakeLog(), never) == []

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from quorate.coordination.answers import vouched_for
+from quorate.coordination.coordinator import confirmed
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.store import MetadataStore, Outcomes
 
 
-class Reign:
+class Runner:
     is_over = False
 
 
@@ -49,11 +49,11 @@ def test_what_binds_waits_for_a_majority_and_for_what_it_has_agreed_on(
     is_current: bool, is_over: bool, given: str
 ) -> None:
     async def ask() -> None:
-        store, reign = Store(), Reign()
-        answer = asyncio.create_task(vouched_for(_done("fenced"), _binds, reign, store, otherwise="elsewhere"))
+        store, runner = Store(), Runner()
+        answer = asyncio.create_task(confirmed(_done("fenced"), _binds, runner, store, otherwise="elsewhere"))
         await asyncio.sleep(0)
         assert not answer.done()
-        reign.is_over = is_over
+        runner.is_over = is_over
         store.told.set_result(is_current)
         assert await answer == given
 
@@ -63,7 +63,7 @@ def test_what_binds_waits_for_a_majority_and_for_what_it_has_agreed_on(
 def test_what_does_not_bind_goes_out_at_once() -> None:
     async def ask() -> None:
         store = Store()
-        assert await vouched_for(_done("heard"), _binds, Reign(), store, otherwise="elsewhere") == "heard"
+        assert await confirmed(_done("heard"), _binds, Runner(), store, otherwise="elsewhere") == "heard"
         assert store.asked == 0
 
     asyncio.run(ask())
@@ -73,7 +73,7 @@ def test_what_waits_for_the_log_needs_nobody_else() -> None:
     async def ask() -> None:
         store = Store()
         logged: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        answer = asyncio.create_task(vouched_for(logged, _binds, Reign(), store, otherwise="elsewhere"))
+        answer = asyncio.create_task(confirmed(logged, _binds, Runner(), store, otherwise="elsewhere"))
         await asyncio.sleep(0)
         logged.set_result("fenced")
         assert await answer == "fenced"
