@@ -31,8 +31,7 @@ from quorate.broker.services import Services
 from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
-from quorate.coordination.transactions.verification import ProducerTurns
-from quorate.coordination.transactions.verifier import TransactionVerifier
+from quorate.coordination.transactions.verification import ProducerTurns, TransactionVerifier
 from quorate.kernel.address import Address
 from quorate.kernel.conditions import Conditions
 from quorate.kernel.ports import Clock, Disk

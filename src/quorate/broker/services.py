@@ -12,8 +12,7 @@ from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
-from quorate.coordination.transactions.verification import ProducerTurns
-from quorate.coordination.transactions.verifier import TransactionVerifier
+from quorate.coordination.transactions.verification import ProducerTurns, TransactionVerifier
 from quorate.kernel.conditions import Conditions
 from quorate.kernel.ids import NO_NODE, NodeId
 from quorate.kernel.ports import Clock, Disk

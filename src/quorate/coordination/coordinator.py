@@ -30,15 +30,25 @@ from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.metadata.core.image import Broker, Delta, MetadataImage
 from quorate.metadata.store import MetadataStore
+from quorate.protocol.schema import Request, Response
 from quorate.replication.partition import Partition
 from quorate.replication.partitions import Partitions
 
 logger = logging.getLogger(__name__)
 
+ResponseType = TypeVar("ResponseType", bound=Response)
 NameT = TypeVar("NameT", GroupId, TransactionalId)
 CommandT = TypeVar("CommandT")
 ResultT = TypeVar("ResultT")
 RunnerT = TypeVar("RunnerT", bound=ShardRunner[Any, Any, Any, Any, Any])
+
+
+class AskNode(Protocol):
+    """The port through which a coordinator's requests reach other nodes, and this one: part of ``PeerRequests``."""
+
+    async def ask(
+        self, node_id: NodeId, request: Request, version: int, response_type: type[ResponseType], timeout_ms: float
+    ) -> ResponseType: ...
 
 
 class CoordinatorEnvironment(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,9 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from quorate.coordination.coordinator import Coordinator, CoordinatorEnvironment
+from quorate.coordination.coordinator import AskNode, Coordinator, CoordinatorEnvironment
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.runtime import ShardRunner
-from quorate.coordination.transactions.ask_node import AskNode
 from quorate.coordination.transactions.core import record_codec
 from quorate.coordination.transactions.core.commands import (
     Command,

@@ -7,13 +7,13 @@ not certain is sent again.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Collection
 
-from quorate.coordination.transactions.ask_node import AskNode
+from quorate.coordination.coordinator import AskNode
 from quorate.coordination.transactions.core.effects import Markers
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, PartitionLeader, TopicName, TopicPartition
+from quorate.kernel.tasks import Notifier, Superseded, unless_superseded
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.store import MetadataStore
 from quorate.protocol.messages.write_txn_markers import (
@@ -35,8 +35,6 @@ _MAX_REQUESTS_TO_NODE = 100
 #: With these the partition has no use for the marker any more: a newer coordinator or producer has written its own.
 _SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
-Answer = TypeVar("Answer")
-
 
 class MarkerSender:
     def __init__(self, requests: AskNode, metadata: MetadataStore, loop: asyncio.AbstractEventLoop) -> None:
@@ -44,7 +42,7 @@ class MarkerSender:
         self._metadata = metadata
         self._loop = loop
         self._slots: dict[NodeId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_MAX_REQUESTS_TO_NODE))
-        self._leaders_changed: asyncio.Future[None] = loop.create_future()
+        self._leaders = Notifier(loop)
         metadata.subscribe(self._metadata_changed)
 
     async def send(self, markers: Markers, coordinator_epoch: LeaderEpoch) -> None:
@@ -53,7 +51,7 @@ class MarkerSender:
         pause_ms = _PAUSE_MIN_MS
         while True:
             left -= {partition for partition in left if self._is_gone(partition)}
-            changed = self._leaders_changed
+            changed = self._leaders.next_change
             attempts = [
                 self._attempt(leader, markers, partitions, coordinator_epoch)
                 for leader, partitions in self._by_leader(left).items()
@@ -85,39 +83,22 @@ class MarkerSender:
     ) -> set[TopicPartition]:
         """Those of the partitions that need no marker any more."""
         asking = self._ask(leader, _request(markers, partitions, coordinator_epoch))
-        try:
-            answer = await self._while_they_are_led_by(leader, partitions, asking)
-        except PeerError:
+
+        def others_lead() -> bool:
+            return leader not in self._by_leader(partitions)
+
+        try:  # A node that is cut off is not waited for once others lead.
+            return _settled(await unless_superseded(self._loop, asking, self._leaders, others_lead))
+        except (PeerError, Superseded):
             return set()
-        return set() if answer is None else _settled(answer)
 
     async def _ask(self, leader: NodeId, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         async with self._slots[leader]:
             return await self._requests.ask(leader, request, _VERSION, WriteTxnMarkersResponse, _ATTEMPT_TIMEOUT_MS)
 
-    async def _while_they_are_led_by(
-        self, leader: NodeId, partitions: list[TopicPartition], asking: Coroutine[Any, Any, Answer]
-    ) -> Answer | None:
-        """Do not wait for a node that is cut off once others lead."""
-        attempt = self._loop.create_task(asking)
-        try:
-            while True:
-                news: list[asyncio.Future[Any]] = [attempt, self._leaders_changed]
-                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
-                if attempt.done():
-                    return attempt.result()
-                now_led = self._by_leader(partitions)
-                if leader not in now_led:
-                    return None
-        finally:
-            attempt.cancel()
-
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002 - a listener's signature
-        if not delta.changed_leaders:
-            return
-        waiting, self._leaders_changed = self._leaders_changed, self._loop.create_future()
-        if not waiting.done():
-            waiting.set_result(None)
+        if delta.changed_leaders:
+            self._leaders.notify()
 
 
 def _request(

@@ -1,13 +1,15 @@
 """Partitions are verified at the coordinator, many in one request, and every question gets an answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
-from quorate.coordination.transactions.verifier import TransactionVerifier
-from quorate.kernel.errors import ErrorCode
+from quorate.coordination.transactions.verification import ProducerTurns, TransactionVerifier
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import (
     NodeId,
     PartitionIndex,
@@ -143,6 +145,46 @@ def test_a_coordinator_that_does_not_answer_is_a_broken_connection_to_the_produc
         assert await coordinators.verify("1-a", P0) == {P0: ErrorCode.NONE}
 
     run(scenario)
+
+
+def test_asking_that_fails_in_a_way_nobody_thought_of_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(coordinators: Coordinators) -> None:
+        coordinators.failure = RuntimeError("boom")
+        asked = asyncio.ensure_future(coordinators.verify("1-a", P0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        # The second question of an id waits for the next request, which the failure keeps from being sent.
+        later = [asyncio.ensure_future(coordinators.verify("1-b", P0)) for _ in range(2)]
+        for answers in (asked, *later):
+            assert await answers == {P0: ErrorCode.NETWORK_EXCEPTION}
+        coordinators.failure = None
+        assert await coordinators.verify("1-a", P0) == {P0: ErrorCode.NONE}
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario)
+    assert "verification of transactions failed error=boom" in caplog.text
+
+
+def test_a_turn_that_fails_when_its_client_has_gone_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        turns = ProducerTurns(asyncio.get_running_loop())
+
+        async def fail(error: Exception) -> None:
+            raise error
+
+        heard = turns.run(ProducerId(7), lambda: fail(RuntimeError("heard")))
+        for error in (RuntimeError("boom"), KafkaError(ErrorCode.NOT_COORDINATOR)):
+            turns.run(ProducerId(7), partial(fail, error)).cancel()
+        with pytest.raises(RuntimeError, match="heard"):
+            await heard
+        while not turns.is_free(ProducerId(7)):
+            await asyncio.sleep(0)
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "turn of a producer whose client has gone failed error=boom"
+    ]
 
 
 def test_a_fenced_producer_is_told_in_the_words_of_a_leader() -> None:
