@@ -13,7 +13,7 @@ from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from quorate.coordination.transactions.core.record_codec import encode_key, encode_value
+from quorate.coordination.transactions.core.records import encode_key, encode_value
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch

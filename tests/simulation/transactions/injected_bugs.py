@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.coordination.groups.core.replicated_state import ReplicatedState
 from quorate.coordination.transactions import coordinator, marker_sender
-from quorate.coordination.transactions.core import adding, ending, initialising, shard
+from quorate.coordination.transactions.core import decisions, shard
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     EndTransaction,
@@ -74,7 +74,7 @@ def a_commit_is_an_abort_elsewhere() -> Iterator[None]:
 @contextmanager
 def the_coordinator_does_not_look_at_epochs() -> Iterator[None]:
     """Zombies add partitions to transactions and end them, as if they had never been replaced."""
-    claim_error, end = adding._claim_error, ending.end_transaction
+    claim_error, end = decisions._claim_error, decisions.end_transaction
 
     def any_claim(
         current: Transaction | None, command: AddPartitions | VerifyPartitions, *, is_pending: bool
@@ -87,7 +87,7 @@ def the_coordinator_does_not_look_at_epochs() -> Iterator[None]:
             command = msgspec.structs.replace(command, producer_epoch=current.producer_epoch)
         return end(current, command, is_pending=is_pending, now_ms=now_ms)
 
-    with patch.object(adding, "_claim_error", any_claim), patch.object(shard, "end_transaction", any_end):
+    with patch.object(decisions, "_claim_error", any_claim), patch.object(shard, "end_transaction", any_end):
         yield
 
 
@@ -114,7 +114,7 @@ def aborted_transactions_are_not_indexed() -> Iterator[None]:
 @contextmanager
 def a_late_end_ends_the_next_transaction() -> Iterator[None]:
     """What version 2 of the protocol was made for: the epoch that EndTxn names is not held against that of the id."""
-    end = ending.end_transaction
+    end = decisions.end_transaction
 
     def late_end(current: Transaction | None, command: EndTransaction, *, is_pending: bool, now_ms: int) -> _Ended:
         if current is not None and current.state is TransactionState.ONGOING:
@@ -130,9 +130,9 @@ def epochs_do_not_grow_with_transactions() -> Iterator[None]:
     """A producer of version 2 goes on with the epoch that it had, so that its next transaction looks like its last."""
 
     def same_epoch(current: Transaction, command: EndTransaction, *, is_pending: bool, now_ms: int) -> _Ended:
-        return ending._end_by_state(current, command, is_pending=is_pending, now_ms=now_ms)
+        return decisions._end_by_state(current, command, is_pending=is_pending, now_ms=now_ms)
 
-    with patch.object(ending, "_end_with_epoch", same_epoch):
+    with patch.object(decisions, "_end_with_epoch", same_epoch):
         yield
 
 
@@ -165,7 +165,7 @@ def a_zombie_ends_what_its_successor_has_begun() -> Iterator[None]:
     def always(current: Transaction, command: InitProducer) -> bool:
         return True
 
-    with patch.object(initialising, "_holds", always):
+    with patch.object(decisions, "_holds", always):
         yield
 
 

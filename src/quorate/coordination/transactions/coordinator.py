@@ -12,7 +12,7 @@ import msgspec
 from quorate.coordination.coordinator import AskNode, Coordinator, CoordinatorEnvironment
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.runtime import ShardRunner
-from quorate.coordination.transactions.core import record_codec
+from quorate.coordination.transactions.core import records
 from quorate.coordination.transactions.core.commands import (
     Command,
     EndTransaction,
@@ -23,10 +23,10 @@ from quorate.coordination.transactions.core.commands import (
     ProducerIdNeeded,
     Result,
 )
-from quorate.coordination.transactions.core.config import TransactionConfig
-from quorate.coordination.transactions.core.effects import MarkersWritten, SendMarkers, TransactionRecord
+from quorate.coordination.transactions.core.effects import MarkersWritten, SendMarkers
+from quorate.coordination.transactions.core.records import TransactionRecord
 from quorate.coordination.transactions.core.refusal import binds, refusal
-from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
+from quorate.coordination.transactions.core.shard import TransactionConfig, TransactionCoordinatorShard
 from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, ProducerId, TransactionalId
@@ -76,7 +76,7 @@ class TransactionCoordinator(Coordinator[TransactionalId, Command, Result, Trans
         environment = self._environment
         return ShardRunner(
             TransactionCoordinatorShard(self._config()),
-            CoordinatorLog(partition, record_codec, environment.loop, environment.executor),
+            CoordinatorLog(partition, records, environment.loop, environment.executor),
             loop=environment.loop,
             clock=environment.clock,
             on_failure=self._runner_failed,

@@ -1,4 +1,4 @@
-"""The records and timers of a transaction coordinator's shard, and the markers that it has the partitions write."""
+"""The timers of a transaction coordinator's shard, and the markers that it has the partitions write."""
 
 import msgspec
 
@@ -15,15 +15,8 @@ from quorate.coordination.core.effects import (
     TimerFired,
 )
 from quorate.coordination.transactions.core.commands import Command, Result
-from quorate.coordination.transactions.core.transaction import Transaction
+from quorate.coordination.transactions.core.records import TransactionRecord
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
-
-
-class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record of ``__transaction_state``; without a transaction it forgets the transactional id."""
-
-    transactional_id: TransactionalId
-    transaction: Transaction | None
 
 
 class TimeoutTimer(msgspec.Struct, frozen=True, kw_only=True):

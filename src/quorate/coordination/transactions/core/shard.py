@@ -5,11 +5,13 @@ committed; while a record about a transactional id is on its way, nothing else i
 holds two steps of which the second did not know the first.
 
 A coordinator that has been replaced may not know it, and what it knows is old. So the broker lets no reply that binds a
-producer go out before a record has been committed or, where there is none to write, the reign has been confirmed.
+producer go out before a record has been committed or, where there is none to write, its leadership has been confirmed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
+
+import msgspec
 
 from quorate.coordination.core.effects import (
     AppendCommitted,
@@ -25,24 +27,29 @@ from quorate.coordination.core.effects import (
     Token,
 )
 from quorate.coordination.core.errors import coordinator_error
-from quorate.coordination.transactions.core.adding import add_partitions, verify_partitions
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
     AddPartitionsResult,
     Command,
     DescribeTransaction,
+    DescribeTransactionResult,
     EndTransaction,
     EndTransactionResult,
     IdCommand,
     InitProducer,
     InitProducerResult,
     ListTransactions,
+    ListTransactionsResult,
     ProducerIdNeeded,
     Result,
     VerifyPartitions,
 )
-from quorate.coordination.transactions.core.config import TransactionConfig
-from quorate.coordination.transactions.core.description import describe, listed
+from quorate.coordination.transactions.core.decisions import (
+    add_partitions,
+    end_transaction,
+    init_producer,
+    verify_partitions,
+)
 from quorate.coordination.transactions.core.effects import (
     Append,
     CompletionTimer,
@@ -54,10 +61,8 @@ from quorate.coordination.transactions.core.effects import (
     SendMarkers,
     TimeoutTimer,
     TimerKey,
-    TransactionRecord,
 )
-from quorate.coordination.transactions.core.ending import end_transaction
-from quorate.coordination.transactions.core.initialising import init_producer
+from quorate.coordination.transactions.core.records import TransactionRecord
 from quorate.coordination.transactions.core.refusal import binds, refusal
 from quorate.coordination.transactions.core.transaction import Transaction, completed, fenced
 from quorate.kernel.errors import ErrorCode
@@ -65,6 +70,21 @@ from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TransactionalId
 
 #: Transactional ids that are forgotten with one batch of records.
 _EXPIRY_BATCH = 500
+
+
+class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the transaction coordinator, with Kafka's defaults."""
+
+    #: The longest timeout that a producer may ask for.
+    max_timeout_ms: int = 900_000
+    #: How long a transactional id is kept that nobody uses.
+    id_expiration_ms: int = 7 * 24 * 60 * 60 * 1_000
+    #: How often transactions that have outlived their timeout are looked for.
+    timeout_check_interval_ms: int = 10_000
+    #: How often transactional ids that nobody uses are looked for.
+    expiry_check_interval_ms: int = 3_600_000
+    #: Before the end of a transaction, whose markers are all written, is written again after a failure.
+    completion_retry_ms: int = 100
 
 
 class TransactionCoordinatorShard:
@@ -131,9 +151,9 @@ class TransactionCoordinatorShard:
                 current, is_pending = self._current(command.transactional_id)
                 return self._reply(token, command, verify_partitions(current, command, is_pending=is_pending))
             case DescribeTransaction():
-                return Reply(token=token, result=describe(self._transactions, command))
+                return Reply(token=token, result=describe_transaction(self._transactions, command))
             case ListTransactions():
-                return Reply(token=token, result=listed(self._transactions, command, now_ms))
+                return Reply(token=token, result=list_transactions(self._transactions, command, now_ms))
             case _:
                 assert_never(command)
 
@@ -312,3 +332,34 @@ def _success(command: InitProducer | AddPartitions | EndTransaction, transaction
             return EndTransactionResult(producer_id=producer_id, producer_epoch=producer_epoch)
         case _:
             assert_never(command)
+
+
+def describe_transaction(
+    transactions: Mapping[TransactionalId, Transaction], command: DescribeTransaction
+) -> DescribeTransactionResult:
+    transaction = transactions.get(command.transactional_id)
+    if transaction is None:
+        return DescribeTransactionResult(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return DescribeTransactionResult(transaction=transaction)
+
+
+def list_transactions(
+    transactions: Mapping[TransactionalId, Transaction], command: ListTransactions, now_ms: int
+) -> ListTransactionsResult:
+    return ListTransactionsResult(
+        transactions=tuple(
+            (transactional_id, transaction)
+            for transactional_id, transaction in transactions.items()
+            if _passes(command, transaction, now_ms)
+        )
+    )
+
+
+def _passes(command: ListTransactions, transaction: Transaction, now_ms: int) -> bool:
+    if command.states and transaction.state not in command.states:
+        return False
+    if command.producer_ids and transaction.producer_id not in command.producer_ids:
+        return False
+    return command.min_duration_ms < 0 or (
+        transaction.is_under_way and now_ms - transaction.start_ms > command.min_duration_ms
+    )

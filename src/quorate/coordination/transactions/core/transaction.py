@@ -5,6 +5,18 @@ A value never changes; every step makes the next one, which counts once its reco
     Empty ──▶ Ongoing ──▶ PrepareCommit ──▶ CompleteCommit ──▶ Ongoing or Empty
                  └──────▶ PrepareAbort ───▶ CompleteAbort ───▶ Ongoing or Empty
 
+    ================  ===================================================  ===============================
+    in                on                                                   becomes
+    ================  ===================================================  ===============================
+    Empty, Complete*  partitions are added                                 Ongoing
+    Empty, Complete*  InitProducerId                                       Empty, with the next epoch
+    Empty, Complete*  an abort of a producer of version 2                  PrepareAbort
+    Empty, Complete*  nobody uses the id for ``id_expiration_ms``          forgotten
+    Ongoing           EndTxn                                               PrepareCommit, PrepareAbort
+    Ongoing           its timeout, or InitProducerId                       PrepareAbort, its producer fenced
+    Prepare*          every partition has its marker                       Complete*
+    ================  ===================================================  ===============================
+
 What is prepared is decided: markers are sent until every partition has its own, whoever coordinates by then.
 """
 

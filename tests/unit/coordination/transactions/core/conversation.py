@@ -30,7 +30,6 @@ from quorate.coordination.transactions.core.commands import (
     VerifyPartitions,
     VerifyPartitionsResult,
 )
-from quorate.coordination.transactions.core.config import TransactionConfig
 from quorate.coordination.transactions.core.effects import (
     Append,
     Effect,
@@ -39,9 +38,9 @@ from quorate.coordination.transactions.core.effects import (
     MarkersWritten,
     SendMarkers,
     TimerKey,
-    TransactionRecord,
 )
-from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
+from quorate.coordination.transactions.core.records import TransactionRecord
+from quorate.coordination.transactions.core.shard import TransactionConfig, TransactionCoordinatorShard
 from quorate.coordination.transactions.core.transaction import Transaction
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId

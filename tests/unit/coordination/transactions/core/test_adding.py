@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from quorate.coordination.transactions.core.adding import add_partitions, verify_partitions
 from quorate.coordination.transactions.core.commands import AddPartitions, VerifyPartitions, VerifyPartitionsResult
+from quorate.coordination.transactions.core.decisions import add_partitions, verify_partitions
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import ProducerEpoch, ProducerId

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from quorate.coordination.transactions.core.commands import EndTransaction, ProducerIdNeeded
-from quorate.coordination.transactions.core.ending import end_transaction
+from quorate.coordination.transactions.core.decisions import end_transaction
 from quorate.coordination.transactions.core.transaction import (
     MAX_PRODUCER_EPOCH,
     Transaction,

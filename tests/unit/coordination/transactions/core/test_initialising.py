@@ -2,8 +2,8 @@ import msgspec
 import pytest
 
 from quorate.coordination.transactions.core.commands import InitProducer, ProducerIdNeeded
-from quorate.coordination.transactions.core.config import TransactionConfig
-from quorate.coordination.transactions.core.initialising import init_producer
+from quorate.coordination.transactions.core.decisions import init_producer
+from quorate.coordination.transactions.core.shard import TransactionConfig
 from quorate.coordination.transactions.core.transaction import MAX_PRODUCER_EPOCH, Transaction, TransactionState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId

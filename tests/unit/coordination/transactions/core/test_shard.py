@@ -12,9 +12,8 @@ from quorate.coordination.transactions.core.commands import (
     ListTransactions,
     ListTransactionsResult,
 )
-from quorate.coordination.transactions.core.config import TransactionConfig
 from quorate.coordination.transactions.core.effects import CompletionTimer, ExpiryTimer, TimeoutTimer
-from quorate.coordination.transactions.core.shard import TransactionCoordinatorShard
+from quorate.coordination.transactions.core.shard import TransactionConfig, TransactionCoordinatorShard
 from quorate.coordination.transactions.core.transaction import TransactionState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TransactionalId

@@ -1,4 +1,4 @@
-"""The bytes of the records in ``__transaction_state``, exactly as Apache Kafka writes them.
+"""The records in ``__transaction_state`` and their bytes, exactly as Apache Kafka writes them.
 
 A key is an int16 that says what kind of record it is, and the transactional id. Values are written in version 1, which
 is flexible: what later releases add are tagged fields, and those that are not known here are passed over. Version 0 is
@@ -8,8 +8,9 @@ read, too.
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
+import msgspec
+
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
-from quorate.coordination.transactions.core.effects import TransactionRecord
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from quorate.protocol.codec import decode_part, decode_versioned, encode_versioned
@@ -19,6 +20,13 @@ from quorate.protocol.schema import Int8, Int16, Int32, Int64, Message, String, 
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
 _NOT_FLEXIBLE = 2**15 - 1
+
+
+class TransactionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of ``__transaction_state``; without a transaction it forgets the transactional id."""
+
+    transactional_id: TransactionalId
+    transaction: Transaction | None
 
 
 class TransactionLogKey(VersionedMessage, frozen=True, kw_only=True):

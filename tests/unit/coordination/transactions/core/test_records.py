@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
 from quorate.coordination.core.partitioning import partition_for
-from quorate.coordination.transactions.core.effects import TransactionRecord
-from quorate.coordination.transactions.core.record_codec import decode_record, encode_key, encode_value
+from quorate.coordination.transactions.core.records import TransactionRecord, decode_record, encode_key, encode_value
 from quorate.coordination.transactions.core.transaction import Transaction, TransactionState
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 
