@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
 from quorate.coordination.groups.core.consumer.records import (
     ClassicSupport,
     ConsumerGroupKey,
@@ -26,9 +26,8 @@ from quorate.coordination.groups.core.consumer.records import (
     TargetEpoch,
     TargetEpochRecord,
 )
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.record_codec import encode_key, encode_value
-from quorate.coordination.groups.core.records import CoordinatorRecord
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition
+from quorate.coordination.groups.core.records import CoordinatorRecord, encode_key, encode_value
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch

@@ -28,7 +28,7 @@ Appended = Callable[[ErrorCode | None], None]
 
 
 class RecordCodec(Protocol[RecordT]):
-    """Kafka's bytes of a shard's records: a ``record_codec`` module."""
+    """Kafka's bytes of a shard's records: the ``records`` module of groups or of transactions."""
 
     def encode_key(self, record: RecordT, /) -> bytes: ...
 

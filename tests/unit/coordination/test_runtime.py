@@ -8,18 +8,17 @@ from uuid import UUID
 
 from quorate.coordination.core.effects import LogLoaded
 from quorate.coordination.groups.coordinator import GroupShardRunner
-from quorate.coordination.groups.core import record_codec
+from quorate.coordination.groups.core import records
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol, GroupState
 from quorate.coordination.groups.core.commands import (
     DescribeGroup,
     DescribeGroupResult,
-    Heartbeat,
-    HeartbeatResult,
+    GroupHeartbeat,
+    GroupHeartbeatResult,
     JoinGroup,
     JoinGroupResult,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.runtime import ShardRunner
@@ -108,7 +107,7 @@ class Scene:
         partition = cast(Partition, EmptyPartition(failure))
         self.runner = GroupShardRunner(
             GroupCoordinatorShard(config, lambda: UUID(int=1)),
-            CoordinatorLog(partition, record_codec, loop, cast(ThreadPoolExecutor, None)),
+            CoordinatorLog(partition, records, loop, cast(ThreadPoolExecutor, None)),
             loop=loop,
             clock=self.clock,
             on_failure=lambda runner, error: self.failed.append((runner, str(error))),
@@ -157,10 +156,10 @@ def test_step_of_the_wall_clock_does_not_end_sessions() -> None:
     joined = joining.result()
     scene.loop.now_s += 5
     scene.clock.wall_ms += 3_600_000
-    heartbeat = Heartbeat(
+    heartbeat = GroupHeartbeat(
         group_id=GROUP, generation=joined.generation, member_id=joined.member_id, group_instance_id=None
     )
-    assert scene.runner.ask(heartbeat).result() == HeartbeatResult()
+    assert scene.runner.ask(heartbeat).result() == GroupHeartbeatResult()
 
     scene.loop.fire_next()
     assert scene.state() is GroupState.COMPLETING_REBALANCE, "10 s after joining, 5 s after the heartbeat"

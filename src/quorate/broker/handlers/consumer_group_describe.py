@@ -14,7 +14,7 @@ from quorate.coordination.groups.core.consumer.commands import (
     DescribeConsumerGroupResult,
     DescribedConsumerMember,
 )
-from quorate.coordination.groups.core.consumer.partitions import Partitions, by_topic
+from quorate.coordination.groups.core.consumer.topics import Partitions, by_topic
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
 from quorate.metadata.core.image import MetadataImage

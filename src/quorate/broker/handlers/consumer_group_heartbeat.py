@@ -4,7 +4,7 @@ from quorate.broker.api import Api, HandlerResult
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions, by_topic
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition, Partitions, by_topic
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
 from quorate.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -3,8 +3,8 @@
 from quorate.broker.api import Api, HandlerResult
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
 from quorate.coordination.groups.core.commands import JoinGroup, JoinGroupResult
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
 from quorate.kernel.ids import GroupId, MemberId
 from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

@@ -3,41 +3,45 @@
 Shards are told of the cluster's topics and of the groups' settings, and of topics that are gone.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from typing import Never, TypeVar, cast
 from uuid import UUID
 
 import msgspec
 
 from quorate.coordination.coordinator import Coordinator, CoordinatorEnvironment
-from quorate.coordination.groups.core import record_codec
+from quorate.coordination.groups.core import records
 from quorate.coordination.groups.core.commands import (
     Command,
-    EndTransaction,
-    EndTransactionResult,
     ForgetTopics,
     ListGroups,
     ListGroupsResult,
     Result,
+    SettlePendingOffsets,
+    SettlePendingOffsetsResult,
 )
-from quorate.coordination.groups.core.config import GroupConfig
+from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig, MigrationPolicy
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings, MigrationPolicy
+from quorate.coordination.groups.core.consumer.topics import TopicShape
 from quorate.coordination.groups.core.effects import GroupSettingsChanged, TopicsChanged
 from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.coordination.groups.core.refusal import binds, refusal
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
-from quorate.coordination.groups.topic_patterns import TopicPatterns
-from quorate.coordination.groups.topics import ImageTopics
 from quorate.coordination.log import CoordinatorLog
 from quorate.coordination.runtime import ShardRunner
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, PartitionIndex
+from quorate.kernel.ids import GroupId, PartitionIndex, TopicId, TopicName
+from quorate.kernel.pattern import InvalidPattern, compile_pattern
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
 from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.records.control import TransactionEnd
 from quorate.replication.partition import Partition
+
+#: The topics that match a pattern, and the version of the names in which they were looked up.
+Matches = Mapping[str, tuple[int, frozenset[TopicName]]]
 
 ResultType = TypeVar("ResultType", bound=Result)
 
@@ -46,6 +50,9 @@ _OFFSETS_TOPIC_CONFIGS = {
     "segment.bytes": str(100 * 1024 * 1024),
     "compression.type": "producer",
 }
+
+#: Groups keep what was found for them; here it only has to last until it is handed to them.
+_KEPT = 16
 
 
 class GroupShardRunner(ShardRunner[Command, Result, CoordinatorRecord, TopicsChanged | GroupSettingsChanged, Never]):
@@ -85,7 +92,7 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
-        return cast(EndTransactionResult, await runner.ask(EndTransaction(end=end))).error
+        return cast(SettlePendingOffsetsResult, await runner.ask(SettlePendingOffsets(end=end))).error
 
     async def list_groups(self, command: ListGroups) -> ListGroupsResult:
         results = [cast(ListGroupsResult, result) for result in await self._ask_all_shards(command)]
@@ -119,7 +126,7 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
         environment = self._environment
         runner = GroupShardRunner(
             GroupCoordinatorShard(self._config(), self._new_uuid),
-            CoordinatorLog(partition, record_codec, environment.loop, environment.executor),
+            CoordinatorLog(partition, records, environment.loop, environment.executor),
             loop=environment.loop,
             clock=environment.clock,
             on_failure=self._runner_failed,
@@ -177,3 +184,74 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
             assignors=cast(tuple[str, ...], self._environment.config("group.consumer.assignors")),
             migration_policy=MigrationPolicy(str(self._environment.config("group.consumer.migration.policy"))),
         )
+
+
+class ImageTopics:
+    """The cluster's topics as consumer groups see them: a thin view of the metadata image."""
+
+    def __init__(self, image: MetadataImage, names_version: int, matches: Matches) -> None:
+        self._image = image
+        self.names_version = names_version
+        self._matches = matches
+
+    def after(self, image: MetadataImage, delta: Delta) -> "ImageTopics":
+        """The view of the next image."""
+        known = self._image.topic_names
+        is_new = any(changed.topic_id not in known for changed in delta.changed_partitions)
+        names_change = bool(delta.deleted_topics) or is_new
+        return ImageTopics(image, image.version if names_change else self.names_version, self._matches)
+
+    @property
+    def version(self) -> int:
+        return self._image.version
+
+    def shape(self, name: TopicName) -> TopicShape | None:
+        topic = self._image.topics.get(name)
+        return None if topic is None else TopicShape(topic_id=topic.topic_id, partition_count=len(topic.partitions))
+
+    def name_of(self, topic_id: TopicId) -> TopicName | None:
+        return self._image.topic_names.get(topic_id)
+
+    def matching(self, pattern: str) -> frozenset[TopicName] | None:
+        names_version, names = self._matches.get(pattern, (None, None))
+        return names if names_version == self.names_version else None
+
+    @property
+    def names(self) -> Mapping[TopicName, object]:
+        """Of an image, which never changes: another thread may read them."""
+        return self._image.topics
+
+
+class TopicPatterns:
+    """Which topics match the patterns that consumers subscribe to: looked up by a worker thread, one at a time.
+
+    A pattern over all topics of a large cluster takes too long for the event loop, and many of them at once would keep
+    the workers from syncing partitions.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._turn = asyncio.Lock()
+        self.matches: dict[str, tuple[int, frozenset[TopicName]]] = {}
+
+    async def look_up(self, patterns: Iterable[str], topics: ImageTopics) -> None:
+        """Make ``topics`` know what the patterns match; those that are invalid are left to whoever asks for them."""
+        for pattern in sorted(patterns):
+            async with self._turn:
+                if topics.matching(pattern) is None:
+                    await self._look_up(pattern, topics)
+
+    async def _look_up(self, pattern: str, topics: ImageTopics) -> None:
+        try:
+            names = await self._loop.run_in_executor(self._executor, _matching, pattern, topics)
+        except InvalidPattern:
+            return
+        self.matches.pop(pattern, None)
+        self.matches[pattern] = (topics.names_version, names)
+        while len(self.matches) > _KEPT:
+            del self.matches[next(iter(self.matches))]
+
+
+def _matching(pattern: str, topics: ImageTopics) -> frozenset[TopicName]:
+    return frozenset(map(TopicName, compile_pattern(pattern).matching(topics.names)))

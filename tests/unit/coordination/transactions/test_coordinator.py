@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from quorate.coordination.core.partitioning import partition_for
+from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset, TransactionalId
 from quorate.kernel.topic_names import TRANSACTION_STATE
@@ -225,6 +226,27 @@ def test_a_log_that_cannot_be_understood_is_not_coordinated(caplog: pytest.LogCa
     with caplog.at_level(logging.ERROR):
         run(script)
     assert f"coordinator failed node=7 partition={TRANSACTION_STATE}-" in caplog.text
+
+
+def test_markers_that_fail_in_a_way_nobody_thought_of_end_the_coordinator(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*arguments: object) -> None:
+        raise RuntimeError("boom")
+
+    async def script(world: World) -> None:
+        node = await world.first_node()
+        producer = await new_producer(node)
+        await add(node, producer, 0)
+        monkeypatch.setattr(MarkerSender, "send", fail)
+        assert (await end(node, producer, commits=True)).error_code == ErrorCode.NONE
+        await run_all_work(node)
+        assert (await described(node)).error_code == ErrorCode.NOT_COORDINATOR
+
+    with caplog.at_level(logging.ERROR):
+        run(script)
+    assert f"coordinator failed node=7 partition={TRANSACTION_STATE}-" in caplog.text
+    assert "error=RuntimeError('boom')" in caplog.text
 
 
 def test_a_fenced_producer_is_told_in_the_words_of_its_version() -> None:

@@ -1,20 +1,20 @@
 """The rebalance of one classic group: from joins to a generation, from the leader's assignment to Stable.
 
 Everything here is live state that the members can rebuild by joining again. What must outlive this coordinator is in
-the ``StoredGroup`` that goes to the log when a rebalance completes. ``joining``, ``syncing`` and ``leaving`` hold what
-each request may do to a group; this module holds what the requests and the timers have in common.
+the ``StoredGroup`` that goes to the log when a rebalance completes. ``classic_requests`` holds what
+each request may do to a group; this module holds what the requests and the timers have in common. The states and the
+moves between them are in ``classic_protocol``.
 """
 
 from collections.abc import Mapping
 
 from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, SetTimer
+from quorate.coordination.groups.core.classic_protocol import VALID_PREVIOUS_STATES, GroupState
 from quorate.coordination.groups.core.commands import JoinedMember, JoinGroupResult, SyncGroupResult
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.effects import Effect, RebalanceTimer, SessionTimer
-from quorate.coordination.groups.core.group_state import VALID_PREVIOUS_STATES, GroupState
-from quorate.coordination.groups.core.member import Member
+from quorate.coordination.groups.core.members import ClassicMember, Roster
 from quorate.coordination.groups.core.records import StoredGroup, group_record
-from quorate.coordination.groups.core.roster import Roster
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
 
@@ -47,7 +47,7 @@ class ClassicGroup:
         group.protocol_name = stored.protocol_name
         group.state_timestamp_ms = stored.state_timestamp_ms if stored.state_timestamp_ms >= 0 else None
         for member in stored.members:
-            group.roster.add(Member.stored(member, stored.protocol_name))
+            group.roster.add(ClassicMember.stored(member, stored.protocol_name))
         if stored.members:
             group.state = GroupState.STABLE
         if stored.leader is not None and stored.leader in group.roster:
@@ -66,7 +66,7 @@ class ClassicGroup:
             ),
         )
 
-    def hear_from(self, member: Member, now_ms: int) -> list[Effect]:
+    def hear_from(self, member: ClassicMember, now_ms: int) -> list[Effect]:
         """The member is alive: its session starts again."""
         timeout_ms = self.config.new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
         member.session_deadline_ms = now_ms + timeout_ms
@@ -88,12 +88,12 @@ class ClassicGroup:
             return []  # The session starts again with the reply.
         return [*self.remove_member(member, ErrorCode.UNKNOWN_MEMBER_ID), *self.rebalance(now_ms)]
 
-    def _set_session_timer(self, member: Member) -> list[Effect]:
+    def _set_session_timer(self, member: ClassicMember) -> list[Effect]:
         member.timer_at_ms = member.session_deadline_ms
         key = SessionTimer(group_id=self.group_id, member_id=member.member_id)
         return [SetTimer(key=key, at_ms=member.session_deadline_ms)]
 
-    def remove_member(self, member: Member, error: ErrorCode) -> list[Effect]:
+    def remove_member(self, member: ClassicMember, error: ErrorCode) -> list[Effect]:
         """Drop the member and answer what it waits for; the caller goes on with ``rebalance``."""
         effects: list[Effect] = [CancelTimer(key=SessionTimer(group_id=self.group_id, member_id=member.member_id))]
         effects += self.answer_waiting(member, error)
@@ -101,7 +101,7 @@ class ClassicGroup:
         self.unsynced_members.discard(member.member_id)
         return effects
 
-    def rename_member(self, member: Member, member_id: MemberId, now_ms: int) -> list[Effect]:
+    def rename_member(self, member: ClassicMember, member_id: MemberId, now_ms: int) -> list[Effect]:
         """A static member goes on under the id of its next incarnation, with a session of its own."""
         cancel = CancelTimer(key=SessionTimer(group_id=self.group_id, member_id=member.member_id))
         self.unsynced_members.discard(member.member_id)
@@ -109,7 +109,7 @@ class ClassicGroup:
         member.timer_at_ms = None
         return [cancel, *self.hear_from(member, now_ms)]
 
-    def answer_waiting(self, member: Member, error: ErrorCode) -> list[Effect]:
+    def answer_waiting(self, member: ClassicMember, error: ErrorCode) -> list[Effect]:
         effects: list[Effect] = []
         if member.join_token is not None:
             result = JoinGroupResult(error=error, member_id=member.member_id)
@@ -152,7 +152,7 @@ class ClassicGroup:
         self._joined_during_initial_delay = False
         return self._set_phase_deadline(now_ms + delay_ms)
 
-    def member_joined_during_initial_delay(self) -> None:
+    def note_join_during_initial_delay(self) -> None:
         self._joined_during_initial_delay = True
 
     def rebalance_timer_fired(self, now_ms: int) -> list[Effect]:
@@ -201,7 +201,7 @@ class ClassicGroup:
         record = group_record(self.group_id, self.to_stored({}, now_ms))
         return [*self.clear_phase_deadline(), AppendToLog(records=(record,), then=None)]
 
-    def _announce_generation(self, member: Member, now_ms: int) -> list[Effect]:
+    def _announce_generation(self, member: ClassicMember, now_ms: int) -> list[Effect]:
         if member.join_token is None:
             return []
         reply = Reply(token=member.join_token, result=self.generation_for(member))
@@ -209,7 +209,7 @@ class ClassicGroup:
         member.is_new = False
         return [reply, *self.hear_from(member, now_ms)]
 
-    def generation_for(self, member: Member) -> JoinGroupResult:
+    def generation_for(self, member: ClassicMember) -> JoinGroupResult:
         leader = self.roster.leader
         assert leader is not None
         return JoinGroupResult(
@@ -245,7 +245,7 @@ class ClassicGroup:
                 effects += self.hear_from(member, now_ms)
         return effects
 
-    def assignment_for(self, member: Member) -> SyncGroupResult:
+    def assignment_for(self, member: ClassicMember) -> SyncGroupResult:
         return SyncGroupResult(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )

@@ -1,7 +1,7 @@
 """What clients ask of the coordinator and what they are told, free of wire versions.
 
-The handlers translate each version of a message to these and back. A command names its group, so that the broker can
-route it to the shard that holds the group.
+The handlers translate each version of a message to these and back. A command names its group, so that it can be
+sent to the shard that holds the group.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,9 @@ from uuid import UUID
 import msgspec
 
 from quorate.coordination.core.effects import TransactionalProducer
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol, GroupState
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupCommand, ConsumerGroupResult
 from quorate.coordination.groups.core.consumer.group import ConsumerGroupState
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import CommittedOffset
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName, TopicPartition
@@ -77,14 +76,14 @@ class SyncGroupResult(msgspec.Struct, frozen=True, kw_only=True):
     assignment: bytes = b""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+class GroupHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     group_id: GroupId
     generation: int
     member_id: MemberId
     group_instance_id: str | None
 
 
-class HeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
+class GroupHeartbeatResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -204,13 +203,13 @@ class DeleteGroupResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
 
 
-class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
+class SettlePendingOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """A coordinator of transactions has decided about one that has offsets in the shard's partition."""
 
     end: TransactionEnd
 
 
-class EndTransactionResult(msgspec.Struct, frozen=True, kw_only=True):
+class SettlePendingOffsetsResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
 
 
@@ -224,15 +223,15 @@ class ForgetTopicsResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode = ErrorCode.NONE
 
 
-MembershipCommand = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
-OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics | EndTransaction
+MembershipCommand = JoinGroup | SyncGroup | GroupHeartbeat | LeaveGroup
+OffsetCommand = CommitOffsets | FetchOffsets | DeleteOffsets | ForgetTopics | SettlePendingOffsets
 GroupQuery = DescribeGroup | ListGroups
 Command = MembershipCommand | OffsetCommand | GroupQuery | DeleteGroup | ConsumerGroupCommand
 
 Result = (
     JoinGroupResult
     | SyncGroupResult
-    | HeartbeatResult
+    | GroupHeartbeatResult
     | LeaveGroupResult
     | CommitOffsetsResult
     | FetchOffsetsResult
@@ -241,6 +240,6 @@ Result = (
     | ListGroupsResult
     | DeleteGroupResult
     | ForgetTopicsResult
-    | EndTransactionResult
+    | SettlePendingOffsetsResult
     | ConsumerGroupResult
 )

@@ -18,7 +18,7 @@ from quorate.coordination.core.effects import (
     TimerFired,
 )
 from quorate.coordination.groups.core.commands import Command, Result
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
+from quorate.coordination.groups.core.config import ConsumerGroupSettings
 from quorate.coordination.groups.core.consumer.topics import ClusterTopics
 from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.kernel.ids import GroupId, MemberId

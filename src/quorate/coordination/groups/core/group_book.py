@@ -1,11 +1,81 @@
-"""All that a shard knows of its groups: the log's word, live membership, and what is on its way."""
+"""All that a shard knows of its groups, and what tools are shown of them.
+
+That is what the log says, live membership, and the records that were handed to the log and are not committed yet. These
+are no state: nobody may read them. But what is decided next will come after them in the log, so decisions to delete
+must count them in.
+"""
+
+from collections.abc import Iterator
 
 from quorate.coordination.groups.core.classic_group import ClassicGroup
+from quorate.coordination.groups.core.classic_protocol import GroupState
+from quorate.coordination.groups.core.commands import (
+    DescribedMember,
+    DescribeGroup,
+    DescribeGroupResult,
+    ListedGroup,
+    ListGroups,
+    ListGroupsResult,
+)
+from quorate.coordination.groups.core.config import ConsumerGroupSettings
+from quorate.coordination.groups.core.consumer.commands import (
+    DescribeConsumerGroup,
+    DescribeConsumerGroupResult,
+    DescribedConsumerMember,
+)
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
-from quorate.coordination.groups.core.group_state import GroupState
-from quorate.coordination.groups.core.in_flight import InFlightAppends
+from quorate.coordination.groups.core.effects import Append, PendingReply
+from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord
 from quorate.coordination.groups.core.replicated_state import ReplicatedState
-from quorate.kernel.ids import GroupId, TopicPartition
+from quorate.kernel.errors import ErrorCode, clip
+from quorate.kernel.ids import GroupId, MemberId, TopicPartition
+
+
+class InFlightAppends:
+    def __init__(self) -> None:
+        self._appends: list[Append] = []
+        # Answers that show what an append changes, and so must not be given before it is committed.
+        self._waiting: dict[Append, list[PendingReply]] = {}
+
+    def add(self, append: Append) -> None:
+        self._appends.append(append)
+
+    def remove(self, append: Append) -> None:
+        self._appends.remove(append)
+
+    def last_for(self, group_id: GroupId) -> Append | None:
+        """The newest append that changes the group."""
+        for append in reversed(self._appends):
+            if any(record.key.group_id == group_id for record in append.records):
+                return append
+        return None
+
+    def reply_after(self, append: Append, reply: PendingReply) -> None:
+        self._waiting.setdefault(append, []).append(reply)
+
+    def take_waiting(self, append: Append) -> list[PendingReply]:
+        return self._waiting.pop(append, [])
+
+    def records_of(self, group_id: GroupId) -> Iterator[CoordinatorRecord]:
+        for append in self._appends:
+            yield from (record for record in append.records if record.key.group_id == group_id)
+
+    def drain(self) -> list[Append]:
+        drained, self._appends = self._appends, []
+        return drained
+
+    def stores_group(self, group_id: GroupId) -> bool:
+        return any(isinstance(record, GroupRecord) for record in self._values_of(group_id))
+
+    def offsets_of(self, group_id: GroupId) -> set[TopicPartition]:
+        records = self._values_of(group_id)
+        return {record.key.topic_partition for record in records if isinstance(record, OffsetRecord)}
+
+    def _values_of(self, group_id: GroupId) -> Iterator[CoordinatorRecord]:
+        for append in self._appends:
+            for record in append.records:
+                if record.key.group_id == group_id and record.value is not None:
+                    yield record
 
 
 class GroupBook:
@@ -43,3 +113,94 @@ class GroupBook:
         is_stored = self.state.stored_group(group_id) is not None or self.in_flight.stores_group(group_id)
         if not is_stored and not self.has_members(group_id):
             self.live.pop(group_id, None)
+
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+
+def describe_group(book: GroupBook, command: DescribeGroup) -> DescribeGroupResult:
+    if not book.exists(command.group_id) or command.group_id in book.consumer:
+        return DescribeGroupResult(error=ErrorCode.GROUP_ID_NOT_FOUND, group_id=command.group_id)
+    group = book.live.get(command.group_id)
+    if group is None:  # Offsets were committed without membership.
+        return DescribeGroupResult(group_id=command.group_id, state=GroupState.EMPTY)
+    # Outside of Stable there is no assignment in force, and no protocol that all members have agreed on.
+    is_stable = group.state is GroupState.STABLE
+    return DescribeGroupResult(
+        group_id=group.group_id,
+        state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_name=(group.protocol_name or "") if is_stable else "",
+        members=tuple(
+            DescribedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata_for(group.protocol_name) if is_stable else b"",
+                assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.roster
+        ),
+    )
+
+
+def describe_consumer_group(
+    book: GroupBook, command: DescribeConsumerGroup, settings: ConsumerGroupSettings
+) -> DescribeConsumerGroupResult:
+    """What is durable of the group: who acts on an answer must not see what may yet be lost."""
+    group = book.state.consumer_group(command.group_id)
+    if group is None:
+        kind = "is not a consumer group" if book.exists(command.group_id) else "not found"
+        message = f"Group {clip(command.group_id)} {kind}."
+        return DescribeConsumerGroupResult(
+            error=ErrorCode.GROUP_ID_NOT_FOUND, message=message, group_id=command.group_id
+        )
+    return DescribeConsumerGroupResult(
+        group_id=group.group_id,
+        state=group.state,
+        epoch=group.epoch,
+        target_epoch=group.target_epoch,
+        assignor=group.preferred_assignor(settings.assignors[0]),
+        members=tuple(_described_member(group, member_id) for member_id in sorted(group.members)),
+    )
+
+
+def _described_member(group: ConsumerGroup, member_id: MemberId) -> DescribedConsumerMember:
+    member, current = group.members[member_id], group.current(member_id)
+    return DescribedConsumerMember(
+        member_id=member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=current.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=member.topics,
+        pattern=member.pattern,
+        assigned=current.assigned,
+        target=group.target(member_id),
+        is_classic=member.classic is not None,
+    )
+
+
+def list_groups(book: GroupBook, command: ListGroups) -> ListGroupsResult:
+    found = (_listed(book, group_id) for group_id in book.group_ids())
+    return ListGroupsResult(
+        groups=tuple(
+            group
+            for group in found
+            if (not command.states or group.state.lower() in command.states)
+            and (not command.types or group.group_type in command.types)
+        )
+    )
+
+
+def _listed(book: GroupBook, group_id: GroupId) -> ListedGroup:
+    consumer = book.consumer.get(group_id)
+    if consumer is not None:
+        return ListedGroup(group_id=group_id, protocol_type=CONSUMER, state=consumer.state, group_type=CONSUMER)
+    group = book.live.get(group_id)
+    if group is None:
+        return ListedGroup(group_id=group_id, protocol_type="", state=GroupState.EMPTY)
+    return ListedGroup(group_id=group_id, protocol_type=group.protocol_type or "", state=group.state)

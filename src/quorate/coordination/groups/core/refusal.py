@@ -13,14 +13,12 @@ from quorate.coordination.groups.core.commands import (
     DeleteOffsetsResult,
     DescribeGroup,
     DescribeGroupResult,
-    EndTransaction,
-    EndTransactionResult,
     FetchOffsets,
     FetchOffsetsResult,
     ForgetTopics,
     ForgetTopicsResult,
-    Heartbeat,
-    HeartbeatResult,
+    GroupHeartbeat,
+    GroupHeartbeatResult,
     JoinGroup,
     JoinGroupResult,
     LeaveGroup,
@@ -28,6 +26,8 @@ from quorate.coordination.groups.core.commands import (
     ListGroups,
     ListGroupsResult,
     Result,
+    SettlePendingOffsets,
+    SettlePendingOffsetsResult,
     SyncGroup,
     SyncGroupResult,
 )
@@ -49,7 +49,7 @@ _RETRIABLE = RETRIABLE_FROM_COORDINATORS | {
 def binds(result: Result) -> bool:
     """Whether a client acts on the result for good. That its heartbeat was heard changes nothing for a member."""
     match result:
-        case HeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
+        case GroupHeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
             return False
         case CommitOffsetsResult(errors=errors):
             return not _RETRIABLE.issuperset(errors.values())
@@ -63,8 +63,8 @@ def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR091
             return JoinGroupResult(error=error, member_id=command.member_id)
         case SyncGroup():
             return SyncGroupResult(error=error)
-        case Heartbeat():
-            return HeartbeatResult(error=error)
+        case GroupHeartbeat():
+            return GroupHeartbeatResult(error=error)
         case LeaveGroup():
             return LeaveGroupResult(error=error)
         case CommitOffsets():
@@ -81,8 +81,8 @@ def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR091
             return DeleteGroupResult(error=error)
         case ForgetTopics():
             return ForgetTopicsResult(error=error)
-        case EndTransaction():
-            return EndTransactionResult(error=error)
+        case SettlePendingOffsets():
+            return SettlePendingOffsetsResult(error=error)
         case ConsumerGroupHeartbeat():
             return ConsumerGroupHeartbeatResult(error=error)
         case DescribeConsumerGroup():
@@ -93,9 +93,9 @@ def refusal(command: Command, error: ErrorCode) -> Result:  # noqa: C901, PLR091
 
 def refusal_while_loading(command: Command) -> Result:
     match command:
-        case Heartbeat():
+        case GroupHeartbeat():
             # The member may well be known once the log is read: it must not leave because of a restart.
-            return HeartbeatResult()
+            return GroupHeartbeatResult()
         case SyncGroup():
             # A rebalance that was under way is lost. Old clients do not expect "loading" here, but do rejoin on this.
             return SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS)

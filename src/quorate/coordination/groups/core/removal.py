@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from quorate.coordination.core.effects import AppendToLog, Reply, ReplyWhenDurable, Token
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import DeleteGroup, DeleteGroupResult, ForgetTopics, ForgetTopicsResult
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.group_update import tombstones_of
 from quorate.coordination.groups.core.effects import AfterAppend, Effect
 from quorate.coordination.groups.core.group_book import GroupBook
-from quorate.coordination.groups.core.group_state import GroupState
-from quorate.coordination.groups.core.offset_commands import tombstones
-from quorate.coordination.groups.core.offset_rules import expired_offsets
+from quorate.coordination.groups.core.offsets import expired_offsets, tombstones
 from quorate.coordination.groups.core.records import CoordinatorRecord, group_record
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId

@@ -1,4 +1,4 @@
-"""What the log of one ``__consumer_offsets`` partition says: stored groups and committed offsets.
+"""What the log of one ``__consumer_offsets`` partition says: stored groups, and offsets, committed or pending.
 
 ``replay`` and ``end_transaction`` alone change it, on a leader (once the record is committed) and while loading alike.
 """
@@ -13,9 +13,56 @@ from quorate.coordination.groups.core.records import (
     GroupRecord,
     OffsetRecord,
     StoredGroup,
+    offset_record,
 )
-from quorate.coordination.groups.core.transactional_offsets import PendingOffsets
 from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
+
+
+class PendingOffsets:
+    def __init__(self) -> None:
+        # None stands for an offset after which another was committed outside of the transaction: it is still pending,
+        # but what comes of it is nothing.
+        self._by_producer: dict[ProducerId, dict[tuple[GroupId, TopicPartition], CommittedOffset | None]] = {}
+
+    def add(self, producer_id: ProducerId, record: OffsetRecord) -> None:
+        if record.value is not None:
+            pending = self._by_producer.setdefault(producer_id, {})
+            pending[record.key.group_id, record.key.topic_partition] = record.value
+
+    def overrule(self, record: OffsetRecord) -> None:
+        """A record without a transaction comes later in the log, so it counts; a tombstone ends what is pending too."""
+        key = record.key.group_id, record.key.topic_partition
+        for producer_id, pending in list(self._by_producer.items()):
+            if key not in pending:
+                continue
+            if record.value is not None:
+                pending[key] = None
+                continue
+            del pending[key]
+            if not pending:
+                del self._by_producer[producer_id]
+
+    def end(self, producer_id: ProducerId) -> list[OffsetRecord]:
+        """The transaction has ended: what it wrote, which is no longer pending."""
+        pending = self._by_producer.pop(producer_id, {})
+        return [
+            offset_record(group_id, topic_partition, value)
+            for (group_id, topic_partition), value in pending.items()
+            if value is not None
+        ]
+
+    def of_group(self, group_id: GroupId) -> set[TopicPartition]:
+        if not self._by_producer:
+            return set()
+        return {topic_partition for pending_group, topic_partition in self._keys() if pending_group == group_id}
+
+    def group_ids(self) -> set[GroupId]:
+        return {group_id for group_id, _ in self._keys()}
+
+    def _keys(self) -> Iterator[tuple[GroupId, TopicPartition]]:
+        for pending in self._by_producer.values():
+            yield from pending
+
 
 _NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
 
@@ -31,7 +78,7 @@ class ReplicatedState:
         """``producer_id`` names the transaction that the record was written in."""
         if isinstance(record, OffsetRecord):
             if producer_id == NO_PRODUCER_ID:
-                self.pending.committed_outside(record)
+                self.pending.overrule(record)
                 self._replay_offset(record)
             else:
                 self.pending.add(producer_id, record)

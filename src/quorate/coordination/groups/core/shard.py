@@ -1,6 +1,6 @@
 """The groups of one partition of ``__consumer_offsets``: the machine that a coordinator runs for it.
 
-``handle`` takes an event and the time, and returns what the broker must do, in order. Two kinds of state meet here:
+``handle`` takes an event and the time, and returns what its runner must do, in order. Two kinds of state meet here:
 ``ReplicatedState`` is what the log says and changes by ``replay`` alone; a ``ClassicGroup`` is live membership, gone
 with this coordinator and made anew from the log by the next. A ``ConsumerGroup`` is the log's word, with what is on its
 way to the log counted in.
@@ -24,30 +24,30 @@ from quorate.coordination.core.effects import (
     Token,
 )
 from quorate.coordination.core.errors import coordinator_error
-from quorate.coordination.groups.core import joining, leaving, offset_commands, removal, syncing
+from quorate.coordination.groups.core import classic_requests, offsets, removal
 from quorate.coordination.groups.core.classic_group import ClassicGroup
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     Command,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
-    EndTransaction,
     FetchOffsets,
     ForgetTopics,
-    Heartbeat,
+    GroupHeartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
     MembershipCommand,
+    SettlePendingOffsets,
     SyncGroup,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.consumer.classic_coordination import ClassicRequests
+from quorate.coordination.groups.core.consumer.classic_members import ClassicRequests
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat, DescribeConsumerGroup
 from quorate.coordination.groups.core.consumer.coordination import ConsumerGroups
 from quorate.coordination.groups.core.consumer.group_update import tombstones_of
-from quorate.coordination.groups.core.description import describe, describe_consumer_group, listed
 from quorate.coordination.groups.core.effects import (
     AfterAppend,
     Append,
@@ -63,8 +63,7 @@ from quorate.coordination.groups.core.effects import (
     TimerKey,
     TopicsChanged,
 )
-from quorate.coordination.groups.core.group_book import GroupBook
-from quorate.coordination.groups.core.group_state import GroupState
+from quorate.coordination.groups.core.group_book import GroupBook, describe_consumer_group, describe_group, list_groups
 from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord, StoredGroup
 from quorate.coordination.groups.core.refusal import refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
@@ -81,7 +80,7 @@ class GroupCoordinatorShard:
         self._classic_requests = ClassicRequests(self._consumer_groups)
 
     def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
-        """Apply one record of the log: the broker calls this before ``LogLoaded``, afterwards only the shard does.
+        """Apply one record of the log: its runner does this before ``LogLoaded``, afterwards only the shard does.
 
         ``producer_id`` names the transaction that the record was written in.
         """
@@ -96,7 +95,7 @@ class GroupCoordinatorShard:
         return self._consumer_groups.unresolved_patterns(command)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Apply one event; return what the broker must carry out, in order."""
+        """Apply one event; return what its runner must carry out, in order."""
         effects = self._dispatch(event, now_ms)
         for effect in effects:
             if isinstance(effect, AppendToLog):
@@ -131,26 +130,26 @@ class GroupCoordinatorShard:
     def _command(self, token: Token, command: Command, now_ms: int) -> list[Effect]:
         book = self._book
         match command:
-            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
+            case JoinGroup() | SyncGroup() | GroupHeartbeat() | LeaveGroup():
                 return self._membership_command(token, command, now_ms)
             case CommitOffsets():
                 group = book.group(command.group_id)
-                return offset_commands.commit_offsets(group, token, command, self._config, now_ms)
+                return offsets.commit_offsets(group, token, command, self._config, now_ms)
             case FetchOffsets():
-                return offset_commands.fetch_offsets(book.state, token, command)
+                return offsets.fetch_offsets(book.state, token, command)
             case DeleteOffsets():
                 group, known = book.group(command.group_id), book.known_offsets(command.group_id)
-                return offset_commands.delete_offsets(group, known, token, command)
+                return offsets.delete_offsets(group, known, token, command)
             case DescribeGroup():
-                return [Reply(token=token, result=describe(book, command))]
+                return [Reply(token=token, result=describe_group(book, command))]
             case ListGroups():
-                return [Reply(token=token, result=listed(book, command))]
+                return [Reply(token=token, result=list_groups(book, command))]
             case DeleteGroup():
                 return removal.delete_group(book, token, command)
             case ForgetTopics():
                 return removal.forget_topics(book, token, command)
-            case EndTransaction():
-                return offset_commands.end_transaction(token, command)
+            case SettlePendingOffsets():
+                return offsets.end_transaction(token, command)
             case ConsumerGroupHeartbeat():
                 return self._consumer_groups.heartbeat(token, command, now_ms)
             case DescribeConsumerGroup():
@@ -169,18 +168,18 @@ class GroupCoordinatorShard:
             return self._join(group, token, command, now_ms)
         if isinstance(command, LeaveGroup):
             if group is None:
-                return leaving.leave_unknown_group(token, command)
-            return leaving.leave(group, token, command, now_ms)
+                return classic_requests.leave_unknown_group(token, command)
+            return classic_requests.leave(group, token, command, now_ms)
         if group is None:
             return [Reply(token=token, result=refusal(command, ErrorCode.UNKNOWN_MEMBER_ID))]
         if isinstance(command, SyncGroup):
-            return syncing.sync(group, token, command, now_ms)
-        return syncing.heartbeat(group, token, command, now_ms)
+            return classic_requests.sync(group, token, command, now_ms)
+        return classic_requests.heartbeat(group, token, command, now_ms)
 
     def _join(self, group: ClassicGroup | None, token: Token, command: JoinGroup, now_ms: int) -> list[Effect]:
         if group is None:
             group = ClassicGroup(command.group_id, self._config)
-        effects = joining.join(group, token, command, self._new_uuid(), now_ms)
+        effects = classic_requests.join(group, token, command, self._new_uuid(), now_ms)
         if group.roster or group.pending_members:
             self._book.live[command.group_id] = group
             return [*self._end_empty_consumer_group(command.group_id), *effects]

@@ -1,4 +1,4 @@
-"""What the broker asks of the coordinator, and what it is answered."""
+"""What handlers ask of the coordinator, and what it is answered."""
 
 import msgspec
 

@@ -1,11 +1,11 @@
 """The transactional ids of one partition of ``__transaction_state``: the machine that a coordinator runs for it.
 
-``handle`` takes an event and the time, and returns what the broker must do, in order. A command is decided on what is
+``handle`` takes an event and the time, and returns what its runner must do, in order. A command is decided on what is
 committed; while a record about a transactional id is on its way, nothing else is decided about it. So the log never
 holds two steps of which the second did not know the first.
 
-A coordinator that has been replaced may not know it, and what it knows is old. So the broker lets no reply that binds a
-producer go out before a record has been committed or, where there is none to write, its leadership has been confirmed.
+A coordinator that has been replaced may not know it, and what it knows is old. So no reply that binds a producer goes
+out before a record has been committed or, where there is none to write, its leadership has been confirmed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -111,7 +111,7 @@ class TransactionCoordinatorShard:
         """Nothing is pending that a marker could end."""
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Apply one event; return what the broker must carry out, in order."""
+        """Apply one event; return what its runner must carry out, in order."""
         effects = self._dispatch(event, now_ms)
         for effect in effects:
             if isinstance(effect, AppendToLog):

@@ -17,6 +17,7 @@ from quorate.coordination.core.effects import (
     TimerFired,
     Token,
 )
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
 from quorate.coordination.groups.core.commands import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -25,8 +26,8 @@ from quorate.coordination.groups.core.commands import (
     CommitOffsetsResult,
     FetchOffsets,
     FetchOffsetsResult,
-    Heartbeat,
-    HeartbeatResult,
+    GroupHeartbeat,
+    GroupHeartbeatResult,
     JoinGroup,
     JoinGroupResult,
     LeaveGroup,
@@ -38,8 +39,7 @@ from quorate.coordination.groups.core.commands import (
 )
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.effects import Append, Effect, Event, TimerKey
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
+from quorate.coordination.groups.core.records import decode_record, encode_key, encode_value
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, PartitionIndex, TopicName, TopicPartition
@@ -152,8 +152,8 @@ class Conversation:
         return self.send(sync_request(joined.member_id, joined.generation, assignments, instance))
 
     def heartbeat(self, member_id: MemberId, generation: int, instance: str | None = None) -> ErrorCode:
-        command = Heartbeat(group_id=GROUP, generation=generation, member_id=member_id, group_instance_id=instance)
-        return self.ask(command, HeartbeatResult).error
+        command = GroupHeartbeat(group_id=GROUP, generation=generation, member_id=member_id, group_instance_id=instance)
+        return self.ask(command, GroupHeartbeatResult).error
 
     def leave(self, member_id: MemberId, instance: str | None = None) -> ErrorCode:
         leaving = LeavingMember(member_id=member_id, group_instance_id=instance)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult, JoinGroupResult
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId
 from tests.unit.coordination.groups.core.conversation import (

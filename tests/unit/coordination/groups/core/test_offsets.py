@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     NO_MEMBER_ID,
     CommitOffsetsResult,
@@ -19,7 +20,6 @@ from quorate.coordination.groups.core.commands import (
     OffsetToCommit,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
 from tests.unit.coordination.groups.core.conversation import (

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from quorate.coordination.core.effects import Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     NO_GENERATION,
     NO_MEMBER_ID,
@@ -20,7 +21,6 @@ from quorate.coordination.groups.core.commands import (
     SyncGroupResult,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
 from tests.unit.coordination.groups.core.conversation import (

@@ -1,5 +1,6 @@
 """From joins to a generation and on to Stable: conversations of dynamic members with their coordinator."""
 
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     DescribeGroup,
     DescribeGroupResult,
@@ -10,7 +11,6 @@ from quorate.coordination.groups.core.commands import (
     SyncGroupResult,
 )
 from quorate.coordination.groups.core.config import GroupConfig
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
 from tests.unit.coordination.groups.core.conversation import (

@@ -5,7 +5,7 @@ import pytest
 from quorate.coordination.groups.core.commands import (
     CommitOffsetsResult,
     FetchOffsetsResult,
-    HeartbeatResult,
+    GroupHeartbeatResult,
     JoinGroupResult,
     LeaveGroupResult,
     Result,
@@ -24,8 +24,8 @@ _TWO = TopicPartition(TopicName("orders"), PartitionIndex(1))
     [
         FetchOffsetsResult(),
         LeaveGroupResult(),
-        HeartbeatResult(error=ErrorCode.FENCED_INSTANCE_ID),
-        HeartbeatResult(error=ErrorCode.UNKNOWN_MEMBER_ID),
+        GroupHeartbeatResult(error=ErrorCode.FENCED_INSTANCE_ID),
+        GroupHeartbeatResult(error=ErrorCode.UNKNOWN_MEMBER_ID),
         ConsumerGroupHeartbeatResult(error=ErrorCode.FENCED_MEMBER_EPOCH),
         CommitOffsetsResult(errors={_ONE: ErrorCode.NOT_COORDINATOR, _TWO: ErrorCode.ILLEGAL_GENERATION}),
     ],
@@ -37,8 +37,8 @@ def test_what_a_client_acts_on_for_good(result: Result) -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        HeartbeatResult(),
-        HeartbeatResult(error=ErrorCode.REBALANCE_IN_PROGRESS),
+        GroupHeartbeatResult(),
+        GroupHeartbeatResult(error=ErrorCode.REBALANCE_IN_PROGRESS),
         ConsumerGroupHeartbeatResult(),
         FetchOffsetsResult(error=ErrorCode.UNSTABLE_OFFSET_COMMIT),
         FetchOffsetsResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),

@@ -3,6 +3,7 @@
 import pytest
 
 from quorate.coordination.core.effects import CommandReceived, Reply, Token
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     Command,
     CommitOffsetsResult,
@@ -12,14 +13,13 @@ from quorate.coordination.groups.core.commands import (
     DescribeGroupResult,
     FetchOffsets,
     ForgetTopics,
-    Heartbeat,
+    GroupHeartbeat,
     JoinGroupResult,
     LeaveGroup,
     ListGroups,
     Result,
     SyncGroupResult,
 )
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
 from tests.unit.coordination.groups.core.conversation import (
@@ -107,7 +107,7 @@ def test_generation_goes_on_counting_in_a_group_that_was_empty() -> None:
 COMMANDS: list[Command] = [
     join_request(),
     sync_request(MEMBER, 1),
-    Heartbeat(group_id=GROUP, generation=1, member_id=MEMBER, group_instance_id=None),
+    GroupHeartbeat(group_id=GROUP, generation=1, member_id=MEMBER, group_instance_id=None),
     LeaveGroup(group_id=GROUP, members=()),
     commit_request(1),
     FetchOffsets(group_id=GROUP, topic_partitions=None),
@@ -128,7 +128,7 @@ def test_loading_coordinator_asks_for_patience(command: Command) -> None:
     shard = Conversation().new_shard()
 
     [effect] = shard.handle(CommandReceived(token=Token(1), command=command), 0)
-    expected = {"SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS, "Heartbeat": ErrorCode.NONE}
+    expected = {"SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS, "GroupHeartbeat": ErrorCode.NONE}
     assert isinstance(effect, Reply)
     assert errors_of(effect.result) == {expected.get(type(command).__name__, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}
 

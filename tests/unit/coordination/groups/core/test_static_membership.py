@@ -3,13 +3,13 @@
 import pytest
 
 from quorate.coordination.core.effects import Token
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
     DescribeGroup,
     DescribeGroupResult,
     JoinGroupResult,
     SyncGroupResult,
 )
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
 from tests.unit.coordination.groups.core.conversation import (

@@ -13,13 +13,13 @@ from quorate.coordination.groups.core.commands import (
     DeleteGroupResult,
     DescribeGroup,
     DescribeGroupResult,
-    EndTransaction,
-    EndTransactionResult,
     FetchOffsets,
     FetchOffsetsResult,
+    SettlePendingOffsets,
+    SettlePendingOffsetsResult,
 )
 from quorate.coordination.groups.core.effects import Append
-from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
+from quorate.coordination.groups.core.records import decode_record, encode_key, encode_value
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerEpoch, ProducerId
 from quorate.records.control import EndTransactionMarker, TransactionEnd
@@ -61,7 +61,7 @@ class TransactionalConversation(Conversation):
         return result.errors[partition()]
 
     def end(self, producer_id: ProducerId = PRODUCER, *, commit: bool) -> ErrorCode:
-        return self.ask(ending(producer_id, commit=commit), EndTransactionResult).error
+        return self.ask(ending(producer_id, commit=commit), SettlePendingOffsetsResult).error
 
     def fetch(self, *, require_stable: bool = True) -> FetchOffsetsResult:
         command = FetchOffsets(group_id=GROUP, topic_partitions=(partition(),), require_stable=require_stable)
@@ -82,9 +82,11 @@ def transactional(
     return msgspec.structs.replace(command, transaction=TransactionalProducer(producer_id, ProducerEpoch(0)))
 
 
-def ending(producer_id: ProducerId, *, commit: bool) -> EndTransaction:
+def ending(producer_id: ProducerId, *, commit: bool) -> SettlePendingOffsets:
     marker = EndTransactionMarker(is_commit=commit, coordinator_epoch=0)
-    return EndTransaction(end=TransactionEnd(producer_id=producer_id, producer_epoch=ProducerEpoch(0), marker=marker))
+    return SettlePendingOffsets(
+        end=TransactionEnd(producer_id=producer_id, producer_epoch=ProducerEpoch(0), marker=marker)
+    )
 
 
 def test_an_offset_is_seen_when_its_transaction_is_committed() -> None:
@@ -179,7 +181,7 @@ def test_a_marker_that_is_not_written_decides_nothing() -> None:
 
     talk.fail_append(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
-    assert talk.reply(end, EndTransactionResult).error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert talk.reply(end, SettlePendingOffsetsResult).error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert not talk.is_stable()
 
 

@@ -1,7 +1,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
@@ -85,6 +85,7 @@ def test_what_no_schema_explains_is_refused(value: bytes) -> None:
         decode_record(encode_key(RECORD), value)
 
 
+@settings(deadline=None)
 @given(
     transaction=st.builds(
         Transaction,

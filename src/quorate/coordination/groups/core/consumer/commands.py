@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.coordination.groups.core.consumer.group import ConsumerGroupState
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS, Partitions
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, Partitions
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId, TopicName
 

@@ -6,8 +6,9 @@ from uuid import UUID
 import msgspec
 
 from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, ReplyWhenDurable, SetTimer, Token
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import Command, Result
-from quorate.coordination.groups.core.config import GroupConfig
+from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig
 from quorate.coordination.groups.core.consumer import heartbeat as consumer_heartbeat
 from quorate.coordination.groups.core.consumer.commands import (
     JOIN_EPOCH,
@@ -16,7 +17,7 @@ from quorate.coordination.groups.core.consumer.commands import (
 )
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.group_update import GroupUpdate
-from quorate.coordination.groups.core.consumer.membership import check_member, check_room
+from quorate.coordination.groups.core.consumer.heartbeat import check_member, check_request, check_room, is_leaving
 from quorate.coordination.groups.core.consumer.migration import (
     downgrade,
     may_downgrade,
@@ -25,12 +26,9 @@ from quorate.coordination.groups.core.consumer.migration import (
     upgrade,
 )
 from quorate.coordination.groups.core.consumer.records import CurrentAssignment, MemberState
-from quorate.coordination.groups.core.consumer.request_rules import check_request, is_leaving
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
 from quorate.coordination.groups.core.consumer.topics import ClusterTopics, NoTopics
 from quorate.coordination.groups.core.effects import AfterAppend, ConsumerRebalanceTimer, ConsumerSessionTimer, Effect
 from quorate.coordination.groups.core.group_book import GroupBook
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.coordination.groups.core.records import GroupRecord, OffsetRecord, group_record
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, MemberId

@@ -1,15 +1,15 @@
-"""What classic consumers put into JoinGroup and get from SyncGroup, in terms of consumer groups.
+"""What classic consumers put into JoinGroup and get from SyncGroup: their subscription, and their assignment.
 
 The bytes are ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, which name topics, not topic ids.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions, by_topic
-from quorate.coordination.groups.core.consumer.topics import ClusterTopics
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition, ClusterTopics, Partitions, by_topic
 from quorate.kernel.ids import PartitionIndex, TopicName
 from quorate.protocol.codec import decode_versioned, encode_versioned
 from quorate.protocol.errors import ProtocolError
@@ -70,3 +70,25 @@ def write_assignment(partitions: Partitions, protocols: tuple[GroupProtocol, ...
         ConsumerProtocolAssignment(assigned_partitions=assigned),
         max(0, min(version, ConsumerProtocolAssignment.MAX_VERSION)),
     )
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[TopicName]:
+    try:
+        version, count = struct.unpack_from(">hi", metadata)
+        if version < 0 or count < 0 or count > len(metadata):
+            raise MalformedProtocol(f"version {version}, {count} topics in {len(metadata)} bytes")
+        topics: set[TopicName] = set()
+        position = 6
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", metadata, position)
+            name = metadata[position + 2 : position + 2 + length]
+            if length < 0 or len(name) != length:
+                raise MalformedProtocol(f"topic name of {length} bytes at {position}")
+            topics.add(TopicName(name.decode()))
+            position += 2 + length
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedProtocol(str(error)) from error
+    return frozenset(topics)

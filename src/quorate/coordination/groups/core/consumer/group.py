@@ -1,11 +1,39 @@
-"""One consumer group as its records add up to it. Pure: ``replay`` alone changes what is replicated."""
+"""One consumer group as its records add up to it: ``replay`` alone changes what is replicated.
+
+Its state is not stored. It follows from the group's epoch, which grows with every change of members, subscriptions or
+topics, from the epoch that the target assignment was made for, and from where the members stand::
+
+    Empty ──▶ Assigning ──▶ Reconciling ──▶ Stable
+      ▲           ▲              │             │       back to Assigning with the next epoch,
+      └───────────┴──────────────┴─────────────┘       and to Empty when the last member is gone
+
+    ===========  =================================  ====================================================
+    state        the group's epoch is               left when
+    ===========  =================================  ====================================================
+    Empty        of a group without members         a member joins
+    Assigning    later than the target's            a heartbeat has the target made, with the same epoch
+    Reconciling  the target's                       every member is at its target
+    Stable       the target's, and every member's   a change gives the group its next epoch
+    ===========  =================================  ====================================================
+
+A member goes through states of its own (``MemberState``), a step with each of its heartbeats
+(``assignment.reconcile``)::
+
+    ======================  ==================================  ==========================================
+    in                      and its target                      becomes
+    ======================  ==================================  ==========================================
+    any                     takes partitions away               UNREVOKED_PARTITIONS, its epoch as before
+    UNREVOKED_PARTITIONS    and it still owns these             the same
+    any                     has partitions that others hold     UNRELEASED_PARTITIONS, in the target's epoch
+    any                     has nothing that others hold        STABLE, in the target's epoch
+    ======================  ==================================  ==========================================
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import assert_never
 
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS, AssignedPartition, Partitions
 from quorate.coordination.groups.core.consumer.records import (
     ConsumerGroupRecord,
     ConsumerMember,
@@ -19,6 +47,7 @@ from quorate.coordination.groups.core.consumer.records import (
     TargetAssignmentRecord,
     TargetEpochRecord,
 )
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, AssignedPartition, Partitions
 from quorate.kernel.ids import GroupId, MemberId, TopicName
 
 _NEW = CurrentAssignment()
@@ -152,7 +181,7 @@ class ConsumerGroup:
         """Patterns that members use and that were not looked up in this version of the topics' names."""
         return {pattern for pattern in self.used_patterns() if not self.is_resolved(pattern, names_version)}
 
-    def pattern_looked_up(self, pattern: str, names_version: int) -> None:
+    def note_lookup(self, pattern: str, names_version: int) -> None:
         self._looked_up[pattern] = names_version
 
     def is_resolved(self, pattern: str, names_version: int) -> bool:

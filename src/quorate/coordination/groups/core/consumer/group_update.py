@@ -5,11 +5,8 @@ Each record counts at once for the steps that follow. Should the append fail, th
 
 from collections.abc import Iterable, Mapping
 
-from quorate.coordination.groups.core.consumer.assignment_problem import AssignmentProblem
+from quorate.coordination.groups.core.consumer.assignment import ASSIGNORS, AssignmentProblem, reconcile
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
-from quorate.coordination.groups.core.consumer.partitions import Partitions
-from quorate.coordination.groups.core.consumer.range_assignor import assign_ranges
-from quorate.coordination.groups.core.consumer.reconciliation import reconcile
 from quorate.coordination.groups.core.consumer.records import (
     ConsumerGroupKey,
     ConsumerGroupRecord,
@@ -28,12 +25,9 @@ from quorate.coordination.groups.core.consumer.records import (
     TargetEpoch,
     TargetEpochRecord,
 )
-from quorate.coordination.groups.core.consumer.topics import ClusterTopics, metadata_hash
-from quorate.coordination.groups.core.consumer.uniform_assignor import assign_uniformly
+from quorate.coordination.groups.core.consumer.topics import ClusterTopics, Partitions, metadata_hash
 from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.kernel.ids import MemberId, TopicId
-
-ASSIGNORS = {"uniform": assign_uniformly, "range": assign_ranges}
 
 
 class GroupUpdate:
@@ -108,7 +102,7 @@ class GroupUpdate:
             if known is None or known.topics != found:
                 value = ResolvedPattern(topics=found, version=topics.names_version, timestamp_ms=now_ms)
                 self._add(PatternRecord(key=PatternKey(group_id=group.group_id, pattern=pattern), value=value))
-            group.pattern_looked_up(pattern, topics.names_version)
+            group.note_lookup(pattern, topics.names_version)
         return not group.unresolved_patterns(topics.names_version)
 
     def assign(self, topics: ClusterTopics, default_assignor: str, now_ms: int) -> None:

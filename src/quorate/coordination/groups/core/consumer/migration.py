@@ -6,8 +6,10 @@ the coordinator assigns to them too. When the last member with the consumer prot
 
 from quorate.coordination.core.effects import CancelTimer
 from quorate.coordination.groups.core.classic_group import ClassicGroup
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.config import GroupConfig
 from quorate.coordination.groups.core.consumer.embedded_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
     MalformedProtocol,
     read_assignment,
     read_subscription,
@@ -18,10 +20,8 @@ from quorate.coordination.groups.core.consumer.group_update import GroupUpdate
 from quorate.coordination.groups.core.consumer.records import ClassicSupport, ConsumerMember, CurrentAssignment
 from quorate.coordination.groups.core.consumer.topics import ClusterTopics, metadata_hash
 from quorate.coordination.groups.core.effects import Effect, RebalanceTimer, SessionTimer
-from quorate.coordination.groups.core.group_state import GroupState
-from quorate.coordination.groups.core.member import Member
+from quorate.coordination.groups.core.members import ClassicMember
 from quorate.coordination.groups.core.records import GroupRecord, group_record
-from quorate.coordination.groups.core.subscription import CONSUMER_PROTOCOL_TYPE
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, MemberId
 
@@ -45,7 +45,7 @@ def upgrade(classic: ClassicGroup, topics: ClusterTopics, now_ms: int) -> GroupU
     return update
 
 
-def _upgrade_member(update: GroupUpdate, classic: ClassicGroup, member: Member, topics: ClusterTopics) -> None:
+def _upgrade_member(update: GroupUpdate, classic: ClassicGroup, member: ClassicMember, topics: ClusterTopics) -> None:
     # Before the first generation there is no protocol that all have agreed on; each member's first one has the topics.
     metadata = member.metadata_for(classic.protocol_name) or member.protocols[0].metadata
     subscription = read_subscription(metadata, topics)
@@ -107,7 +107,7 @@ def downgrade(
         assert member.classic is not None
         assigned = group.current(member_id).assigned
         classic.roster.add(
-            Member(
+            ClassicMember(
                 member_id=member_id,
                 group_instance_id=member.instance_id,
                 client_id=member.client_id,

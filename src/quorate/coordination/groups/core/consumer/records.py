@@ -7,8 +7,8 @@ from enum import IntEnum
 
 import msgspec
 
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS, Partitions
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, Partitions
 from quorate.kernel.ids import GroupId, MemberId, TopicName
 
 

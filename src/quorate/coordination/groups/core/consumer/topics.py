@@ -1,12 +1,33 @@
-"""What the coordinator must know of the cluster's topics to assign their partitions."""
+"""Topics and their partitions, as consumer groups and their assignors see them.
+
+Partitions are named by topic id, so that a topic made anew is another one.
+"""
 
 import hashlib
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.kernel.ids import TopicId, TopicName
+from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
+
+
+class AssignedPartition(NamedTuple):
+    topic_id: TopicId
+    partition: PartitionIndex
+
+
+Partitions = frozenset[AssignedPartition]
+
+NO_PARTITIONS: Partitions = frozenset()
+
+
+def by_topic(partitions: Iterable[AssignedPartition]) -> list[tuple[TopicId, list[PartitionIndex]]]:
+    """The partitions of each topic, everything in order."""
+    topics: dict[TopicId, list[PartitionIndex]] = {}
+    for topic_id, partition in sorted(partitions):
+        topics.setdefault(topic_id, []).append(partition)
+    return list(topics.items())
 
 
 class TopicShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +56,7 @@ class ClusterTopics(Protocol):
 
 
 class NoTopics:
-    """Before the broker has said anything."""
+    """Before the cluster's metadata is known."""
 
     version = -1
     names_version = -1

@@ -14,8 +14,7 @@ from quorate.coordination.groups.core.consumer.commands import (
     DescribeConsumerGroupResult,
 )
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS, AssignedPartition, Partitions
-from quorate.coordination.groups.core.consumer.topics import TopicShape
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, AssignedPartition, Partitions, TopicShape
 from quorate.coordination.groups.core.effects import TopicsChanged
 from quorate.coordination.groups.core.shard import GroupCoordinatorShard
 from quorate.kernel.errors import ErrorCode

@@ -3,11 +3,10 @@
 import pytest
 
 from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult, ListGroups, ListGroupsResult
-from quorate.coordination.groups.core.config import GroupConfig
+from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig
 from quorate.coordination.groups.core.consumer.commands import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from quorate.coordination.groups.core.consumer.group import ConsumerGroupState
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS
 from quorate.coordination.groups.core.effects import GroupSettingsChanged
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import PartitionIndex, TopicName

@@ -1,21 +1,19 @@
 """Groups that change their protocol while they run: nobody loses offsets, and no partition has two owners."""
 
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol, GroupState
 from quorate.coordination.groups.core.commands import (
     NO_MEMBER_ID,
     DescribeGroup,
     DescribeGroupResult,
-    Heartbeat,
-    HeartbeatResult,
+    GroupHeartbeat,
+    GroupHeartbeatResult,
     JoinGroupResult,
     SyncGroupResult,
 )
-from quorate.coordination.groups.core.config import GroupConfig
+from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig, MigrationPolicy
 from quorate.coordination.groups.core.consumer.commands import LEAVE_EPOCH
 from quorate.coordination.groups.core.consumer.embedded_protocol import read_assignment
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS, Partitions
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings, MigrationPolicy
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.group_state import GroupState
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, Partitions
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId, TopicName
 from quorate.protocol.codec import encode_versioned
@@ -64,10 +62,10 @@ class ClassicConsumer:
         return result.error
 
     def beat(self) -> ErrorCode:
-        command = Heartbeat(
+        command = GroupHeartbeat(
             group_id=GROUP, generation=self.generation, member_id=self.member_id, group_instance_id=self.instance
         )
-        error = self._talk.ask(command, HeartbeatResult).error
+        error = self._talk.ask(command, GroupHeartbeatResult).error
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
             self.sync()
@@ -196,10 +194,10 @@ def test_classic_member_that_does_not_join_again_in_time_is_removed() -> None:
     talk = ConsumerConversation()
     old, new = classic_group(talk), talk.consumer("new")
     new.beat()
-    command = Heartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id=None)
+    command = GroupHeartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id=None)
     results = []
     for _ in range(8):
-        results.append(talk.ask(command, HeartbeatResult).error)
+        results.append(talk.ask(command, GroupHeartbeatResult).error)
         talk.advance(SESSION_TIMEOUT_MS - 1)
         new.beat()
 
@@ -212,8 +210,8 @@ def test_classic_member_that_changes_the_protocol_under_its_member_id_is_not_wai
     talk = ConsumerConversation()
     old, new = classic_group(talk), talk.consumer("new")
     new.beat()
-    command = Heartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id=None)
-    assert talk.ask(command, HeartbeatResult).error is ErrorCode.REBALANCE_IN_PROGRESS
+    command = GroupHeartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id=None)
+    assert talk.ask(command, GroupHeartbeatResult).error is ErrorCode.REBALANCE_IN_PROGRESS
 
     changed = talk.consumer(old.member_id)
     for _ in range(8):
@@ -234,8 +232,10 @@ def test_static_instance_moves_from_the_classic_protocol_to_the_new_one() -> Non
     new = talk.consumer("new", instance_id="one")
     new.beat()
     assert new.owned == talk.topics.partitions("orders")
-    command = Heartbeat(group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id="one")
-    assert talk.ask(command, HeartbeatResult).error is ErrorCode.FENCED_INSTANCE_ID
+    command = GroupHeartbeat(
+        group_id=GROUP, generation=old.generation, member_id=old.member_id, group_instance_id="one"
+    )
+    assert talk.ask(command, GroupHeartbeatResult).error is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_static_instance_moves_back_and_the_group_with_it() -> None:

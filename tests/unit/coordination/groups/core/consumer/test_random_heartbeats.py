@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quorate.coordination.core.effects import Token
-from quorate.coordination.groups.core.config import GroupConfig
+from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig
 from quorate.coordination.groups.core.consumer.commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -13,10 +13,8 @@ from quorate.coordination.groups.core.consumer.commands import (
     ConsumerGroupHeartbeatResult,
 )
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
-from quorate.coordination.groups.core.record_codec import decode_record
-from quorate.coordination.groups.core.records import GroupRecord, OffsetRecord
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition
+from quorate.coordination.groups.core.records import GroupRecord, OffsetRecord, decode_record
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId, TopicName
 from tests.unit.coordination.groups.core.consumer.talk import (

@@ -3,11 +3,11 @@
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
 from quorate.coordination.groups.core.consumer.records import (
     ClassicSupport,
     ConsumerGroupKey,
@@ -28,8 +28,8 @@ from quorate.coordination.groups.core.consumer.records import (
     TargetEpoch,
     TargetEpochRecord,
 )
-from quorate.coordination.groups.core.group_protocol import GroupProtocol
-from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition
+from quorate.coordination.groups.core.records import decode_record, encode_key, encode_value
 from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
 
 TYPES = (3, 5, 6, 7, 8, 16)
@@ -94,6 +94,7 @@ records: st.SearchStrategy[ConsumerGroupRecord] = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(record=records)
 def test_records_come_back_as_they_were(record: ConsumerGroupRecord) -> None:
     assert decode_record(encode_key(record), encode_value(record)) == record
@@ -127,6 +128,7 @@ def test_member_state_of_a_later_kafka_is_unknown_not_an_error() -> None:
     assert decoded.value.state is MemberState.UNKNOWN
 
 
+@settings(deadline=None)
 @given(kind=st.sampled_from(TYPES), key=st.binary(max_size=20), value=st.none() | st.binary(max_size=40))
 def test_no_bytes_do_worse_than_be_refused(kind: int, key: bytes, value: bytes | None) -> None:
     try:

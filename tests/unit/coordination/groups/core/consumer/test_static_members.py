@@ -1,8 +1,8 @@
 """Static members of consumer groups: their instance id outlives the process, and their partitions wait for it."""
 
+from quorate.coordination.groups.core.config import ConsumerGroupSettings
 from quorate.coordination.groups.core.consumer.commands import LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
-from quorate.coordination.groups.core.consumer.partitions import NO_PARTITIONS
-from quorate.coordination.groups.core.consumer.settings import ConsumerGroupSettings
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS
 from quorate.kernel.errors import ErrorCode
 from tests.unit.coordination.groups.core.consumer.talk import ConsumerConversation, settle
 

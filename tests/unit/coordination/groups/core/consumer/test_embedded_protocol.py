@@ -1,6 +1,6 @@
 import pytest
 
-from quorate.coordination.groups.core.subscription import InvalidSubscription, subscribed_topics
+from quorate.coordination.groups.core.consumer.embedded_protocol import MalformedProtocol, subscribed_topics
 from tests.unit.coordination.groups.core.conversation import subscription
 
 
@@ -23,5 +23,5 @@ def test_topics_are_read_and_later_fields_are_left_alone() -> None:
     ],
 )
 def test_bytes_that_are_no_subscription_are_refused(metadata: bytes) -> None:
-    with pytest.raises(InvalidSubscription):
+    with pytest.raises(MalformedProtocol):
         subscribed_topics(metadata)

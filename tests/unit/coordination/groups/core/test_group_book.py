@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import DescribeGroup, DescribeGroupResult, ListGroups, ListGroupsResult
-from quorate.coordination.groups.core.group_state import GroupState
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId
 from tests.unit.coordination.groups.core.conversation import (

@@ -1,15 +1,52 @@
-"""The uniform assignor: members get as many partitions as one another, and keep those they had.
+"""Who should have which partitions, and how a member gets there.
 
-Balance is taken as far as subscriptions allow: what is returned has the smallest possible sum of squared loads. A load
-moves along a chain of members where no single move helps: from one to the next that may read a partition of it.
+The range assignor gives each topic's partitions in contiguous runs, in the order of the members: those that subscribe
+to the same topics get the same indexes of each, so that topics can be joined by key.
+
+The uniform assignor gives members as many partitions as one another, and lets them keep those they had. Balance goes
+as far as subscriptions allow: what is returned has the smallest possible sum of squared loads. A load moves along a
+chain of members where no single move helps: from one to the next that may read a partition of it.
+
+A member gives partitions up first, and is given others then, each only when nobody else holds it. Who must revoke keeps
+its epoch until it has; who has nothing left to revoke moves to the epoch of the target at once, and may wait there for
+what others still hold.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from quorate.coordination.groups.core.consumer.assignment_problem import AssignmentProblem
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions
+import msgspec
+
+from quorate.coordination.groups.core.consumer.records import CurrentAssignment, MemberState
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, AssignedPartition, Partitions
 from quorate.kernel.ids import MemberId, PartitionIndex, TopicId
+
+
+class AssignmentProblem(msgspec.Struct, frozen=True, kw_only=True):
+    #: The topics that exist, for each member. Members are in the order in which assignors consider them.
+    subscriptions: Mapping[MemberId, frozenset[TopicId]]
+    partition_counts: Mapping[TopicId, int]
+    previous: Mapping[MemberId, Partitions] = {}
+
+    def subscribers(self) -> dict[TopicId, list[MemberId]]:
+        """Who subscribes to each topic; topics by id, members in their order."""
+        found: dict[TopicId, list[MemberId]] = {}
+        for member_id, topics in self.subscriptions.items():
+            for topic_id in topics:
+                found.setdefault(topic_id, []).append(member_id)
+        return dict(sorted(found.items()))
+
+
+def assign_ranges(problem: AssignmentProblem) -> Mapping[MemberId, Partitions]:
+    assigned: dict[MemberId, set[AssignedPartition]] = {member_id: set() for member_id in problem.subscriptions}
+    for topic_id, subscribers in problem.subscribers().items():
+        share, extra = divmod(problem.partition_counts[topic_id], len(subscribers))
+        start = 0
+        for position, member_id in enumerate(subscribers):
+            end = start + share + (position < extra)
+            assigned[member_id].update(AssignedPartition(topic_id, PartitionIndex(i)) for i in range(start, end))
+            start = end
+    return {member_id: frozenset(partitions) for member_id, partitions in assigned.items()}
 
 
 def assign_uniformly(problem: AssignmentProblem) -> Mapping[MemberId, Partitions]:
@@ -104,3 +141,61 @@ class _Balancing:
         self._owned[member_id].setdefault(partition.topic_id, {})[partition.partition] = None
         self._loads[member_id] += 1
         self._taken.add(partition)
+
+
+_MAY_HAVE_TO_REVOKE = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
+
+
+def reconcile(
+    current: CurrentAssignment,
+    *,
+    target_epoch: int,
+    target: Partitions,
+    reported: Partitions | None,
+    is_free: Callable[[AssignedPartition], bool],
+) -> CurrentAssignment:
+    """The member's next assignment. ``reported`` is what it says it owns, None where its heartbeat does not say."""
+    if current.state is MemberState.STABLE and current.member_epoch == target_epoch:
+        return current
+    if current.state in _MAY_HAVE_TO_REVOKE and _still_owns(reported, current.pending_revocation):
+        return current
+    kept = current.assigned & target
+    to_revoke = current.assigned - target
+    if to_revoke and _still_owns(reported, to_revoke):
+        return CurrentAssignment(
+            member_epoch=current.member_epoch,
+            previous_member_epoch=current.previous_member_epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=kept,
+            pending_revocation=to_revoke,
+        )
+    missing = target - kept
+    free = frozenset(partition for partition in missing if is_free(partition))
+    return _moved_to_epoch(
+        current,
+        target_epoch,
+        state=MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS,
+        assigned=kept | free,
+    )
+
+
+def _moved_to_epoch(
+    current: CurrentAssignment, member_epoch: int, *, state: MemberState, assigned: Partitions
+) -> CurrentAssignment:
+    moved = current.member_epoch != member_epoch
+    return CurrentAssignment(
+        member_epoch=member_epoch,
+        previous_member_epoch=current.member_epoch if moved else current.previous_member_epoch,
+        state=state,
+        assigned=assigned,
+        pending_revocation=NO_PARTITIONS,
+    )
+
+
+def _still_owns(reported: Partitions | None, partitions: Partitions) -> bool:
+    """A heartbeat that does not say what the member owns gives nothing up."""
+    return reported is None or not reported.isdisjoint(partitions)
+
+
+#: By the names that members ask for. The first is taken where nobody does.
+ASSIGNORS = {"uniform": assign_uniformly, "range": assign_ranges}

@@ -1,13 +1,29 @@
-"""JoinGroup: who is let into a group, and when that starts a rebalance."""
+"""What JoinGroup, SyncGroup, Heartbeat and LeaveGroup may do to a classic group.
+
+Who is let in, and when that starts a rebalance; who gets an assignment; and members that go, one or many in a request
+(KIP-345).
+"""
 
 from uuid import UUID
 
 from quorate.coordination.core.effects import AppendToLog, CancelTimer, Reply, ReplyWhenDurable, SetTimer, Token
 from quorate.coordination.groups.core.classic_group import ClassicGroup
-from quorate.coordination.groups.core.commands import NO_MEMBER_ID, JoinGroup, JoinGroupResult
-from quorate.coordination.groups.core.effects import Effect, SessionTimer
-from quorate.coordination.groups.core.group_state import GroupState
-from quorate.coordination.groups.core.member import Member
+from quorate.coordination.groups.core.classic_protocol import GroupState
+from quorate.coordination.groups.core.commands import (
+    NO_MEMBER_ID,
+    GroupHeartbeat,
+    GroupHeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeavingMember,
+    LeftMember,
+    SyncGroup,
+    SyncGroupResult,
+)
+from quorate.coordination.groups.core.effects import Append, Effect, FinishRebalance, SessionTimer
+from quorate.coordination.groups.core.members import ClassicMember
 from quorate.coordination.groups.core.records import group_record
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import MemberId
@@ -91,7 +107,7 @@ def _join_with_id(group: ClassicGroup, token: Token, command: JoinGroup, now_ms:
     return [Reply(token=token, result=group.generation_for(member)), *group.hear_from(member, now_ms)]
 
 
-def _needs_rebalance(group: ClassicGroup, member: Member, command: JoinGroup) -> bool:
+def _needs_rebalance(group: ClassicGroup, member: ClassicMember, command: JoinGroup) -> bool:
     match group.state:
         case GroupState.COMPLETING_REBALANCE:
             return member.protocols != command.protocols
@@ -107,11 +123,11 @@ def _add_member(
 ) -> list[Effect]:
     if not group.roster:
         group.protocol_type = command.protocol_type
-    member = Member.joining(member_id, command)
+    member = ClassicMember.joining(member_id, command)
     member.join_token = token
     group.roster.add(member)
     if group.state is GroupState.PREPARING_REBALANCE:
-        group.member_joined_during_initial_delay()
+        group.note_join_during_initial_delay()
     return [*group.hear_from(member, now_ms), *group.rebalance(now_ms)]
 
 
@@ -142,7 +158,7 @@ def _replace_static_member(
 
 
 def _rejoined_without_rebalance(
-    group: ClassicGroup, member: Member, command: JoinGroup, led_as: MemberId | None
+    group: ClassicGroup, member: ClassicMember, command: JoinGroup, led_as: MemberId | None
 ) -> JoinGroupResult:
     """The current generation for a returned instance; ``led_as`` is its old id if it led the group under it.
 
@@ -161,3 +177,97 @@ def _rejoined_without_rebalance(
         member_id=member.member_id,
         members=group.joined_members() if skip_assignment else (),
     )
+
+
+def sync(group: ClassicGroup, token: Token, command: SyncGroup, now_ms: int) -> list[Effect]:
+    error = _sync_error(group, command)
+    if error is not ErrorCode.NONE:
+        return [Reply(token=token, result=SyncGroupResult(error=error))]
+    member = group.roster[command.member_id]
+    group.unsynced_members.discard(command.member_id)
+    effects: list[Effect] = [] if group.unsynced_members else group.clear_phase_deadline()
+    if group.state is GroupState.STABLE:
+        return [*effects, Reply(token=token, result=group.assignment_for(member)), *group.hear_from(member, now_ms)]
+    # A second request of the same member: the first one's connection is gone or its client has given up.
+    effects += group.answer_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
+    member.sync_token = token
+    if command.member_id == group.roster.leader and not group.assignment_in_flight:
+        effects.append(_store_assignments(group, command, now_ms))
+    return effects
+
+
+def _sync_error(group: ClassicGroup, command: SyncGroup) -> ErrorCode:
+    error = group.roster.check(command.member_id, command.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if command.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if command.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _store_assignments(group: ClassicGroup, command: SyncGroup, now_ms: int) -> Append:
+    group.assignment_in_flight = True
+    record = group_record(group.group_id, group.to_stored(command.assignments, now_ms))
+    then = FinishRebalance(group_id=group.group_id, generation=group.generation)
+    return AppendToLog(records=(record,), then=then)
+
+
+def heartbeat(group: ClassicGroup, token: Token, command: GroupHeartbeat, now_ms: int) -> list[Effect]:
+    error = group.roster.check(command.member_id, command.group_instance_id)
+    if error is ErrorCode.NONE and command.generation != group.generation:
+        error = ErrorCode.ILLEGAL_GENERATION
+    if error is not ErrorCode.NONE:
+        return [Reply(token=token, result=GroupHeartbeatResult(error=error))]
+    if group.state is GroupState.PREPARING_REBALANCE:
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+    # While the leader still assigns, members already heartbeat; that must not send them back to JoinGroup.
+    effects = group.hear_from(group.roster[command.member_id], now_ms)
+    return [Reply(token=token, result=GroupHeartbeatResult(error=error)), *effects]
+
+
+def leave(group: ClassicGroup, token: Token, command: LeaveGroup, now_ms: int) -> list[Effect]:
+    effects: list[Effect] = []
+    left: list[LeftMember] = []
+    members_before, pending_before = len(group.roster), len(group.pending_members)
+    for leaving in command.members:
+        error = _leave_one(group, leaving, effects)
+        left.append(LeftMember(member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error=error))
+    effects.append(Reply(token=token, result=LeaveGroupResult(members=tuple(left))))
+    if len(group.roster) < members_before:
+        effects += group.rebalance(now_ms)
+    elif len(group.pending_members) < pending_before:
+        effects += group.complete_join_if_all_joined(now_ms)
+    return effects
+
+
+def _leave_one(group: ClassicGroup, leaving: LeavingMember, effects: list[Effect]) -> ErrorCode:
+    if leaving.group_instance_id is None and group.pending_members.pop(leaving.member_id, None) is not None:
+        effects.append(CancelTimer(key=SessionTimer(group_id=group.group_id, member_id=leaving.member_id)))
+        return ErrorCode.NONE
+    static_member = group.roster.static_member(leaving.group_instance_id)
+    if static_member is not None and leaving.member_id == NO_MEMBER_ID:
+        # An administrator removes an instance without knowing under which id it runs.
+        effects += group.remove_member(static_member, ErrorCode.UNKNOWN_MEMBER_ID)
+        return ErrorCode.NONE
+    error = group.roster.check(leaving.member_id, leaving.group_instance_id)
+    if error is ErrorCode.NONE:
+        effects += group.remove_member(group.roster[leaving.member_id], ErrorCode.UNKNOWN_MEMBER_ID)
+    return error
+
+
+def leave_unknown_group(token: Token, command: LeaveGroup) -> list[Effect]:
+    left = tuple(
+        LeftMember(
+            member_id=leaving.member_id,
+            group_instance_id=leaving.group_instance_id,
+            error=ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+        for leaving in command.members
+    )
+    return [Reply(token=token, result=LeaveGroupResult(members=left))]

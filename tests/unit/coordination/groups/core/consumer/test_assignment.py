@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.coordination.groups.core.consumer.assignment_problem import AssignmentProblem
-from quorate.coordination.groups.core.consumer.group_update import ASSIGNORS
-from quorate.coordination.groups.core.consumer.partitions import AssignedPartition, Partitions
-from quorate.coordination.groups.core.consumer.range_assignor import assign_ranges
-from quorate.coordination.groups.core.consumer.uniform_assignor import assign_uniformly
+from quorate.coordination.groups.core.consumer.assignment import (
+    ASSIGNORS,
+    AssignmentProblem,
+    assign_ranges,
+    assign_uniformly,
+)
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition, Partitions
 from quorate.kernel.ids import MemberId, PartitionIndex, TopicId
 
 Assignment = Mapping[MemberId, Partitions]
@@ -35,7 +37,7 @@ def problems(draw: st.DrawFn) -> AssignmentProblem:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS.values(), ids=list(ASSIGNORS))
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(problem=problems())
 def test_every_partition_that_somebody_reads_has_one_owner_who_reads_it(
     assignor: Assignor, problem: AssignmentProblem
@@ -54,7 +56,7 @@ def test_every_partition_that_somebody_reads_has_one_owner_who_reads_it(
         assert {partition.topic_id for partition in partitions} <= problem.subscriptions[member_id]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(problem=problems())
 def test_uniform_is_as_even_as_can_be_and_then_changes_nothing_any_more(problem: AssignmentProblem) -> None:
     assigned = assign_uniformly(problem)
@@ -80,6 +82,7 @@ def _reachable(problem: AssignmentProblem, assigned: Assignment, start: MemberId
     return reached
 
 
+@settings(deadline=None)
 @given(partition_counts=counts, members=st.integers(2, 6), leaver=st.integers(0, 5))
 def test_uniform_takes_nothing_from_those_who_stay_when_one_leaves(
     partition_counts: dict[TopicId, int], members: int, leaver: int
@@ -95,6 +98,7 @@ def test_uniform_takes_nothing_from_those_who_stay_when_one_leaves(
         assert before[member_id] <= partitions
 
 
+@settings(deadline=None)
 @given(partition_counts=counts, members=st.integers(1, 5))
 def test_uniform_moves_only_the_share_of_a_new_member(partition_counts: dict[TopicId, int], members: int) -> None:
     everything = frozenset(partition_counts)

@@ -2,15 +2,17 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
-from quorate.coordination.groups.core.record_codec import decode_record, encode_key, encode_value
 from quorate.coordination.groups.core.records import (
     CommittedOffset,
     StoredGroup,
     StoredMember,
+    decode_record,
+    encode_key,
+    encode_value,
     group_record,
     offset_record,
 )
@@ -174,6 +176,7 @@ offsets = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(group_id=texts, topic=texts, index=st.integers(0, 2**31 - 1), value=st.none() | offsets)
 def test_offset_records_come_back_as_they_were(
     group_id: str, topic: str, index: int, value: CommittedOffset | None
@@ -183,6 +186,7 @@ def test_offset_records_come_back_as_they_were(
     assert decode_record(encode_key(record), encode_value(record)) == record
 
 
+@settings(deadline=None)
 @given(key=st.binary(max_size=40), value=st.none() | st.binary(max_size=60))
 def test_no_bytes_do_worse_than_be_refused(key: bytes, value: bytes | None) -> None:
     for prefix in (b"", b"\x00\x01", b"\x00\x02"):
