@@ -30,8 +30,12 @@ from quorate.coordination.groups.core.replicated_state import ReplicatedState
 from quorate.kernel.errors import ErrorCode, clip
 from quorate.kernel.ids import GroupId, MemberId, TopicPartition
 
+CONSUMER = "consumer"
+
 
 class InFlightAppends:
+    """Records that were handed to the log and are not committed yet."""
+
     def __init__(self) -> None:
         self._appends: list[Append] = []
         # Answers that show what an append changes, and so must not be given before it is committed.
@@ -113,10 +117,6 @@ class GroupBook:
         is_stored = self.state.stored_group(group_id) is not None or self.in_flight.stores_group(group_id)
         if not is_stored and not self.has_members(group_id):
             self.live.pop(group_id, None)
-
-
-CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
 def describe_group(book: GroupBook, command: DescribeGroup) -> DescribeGroupResult:

@@ -17,6 +17,8 @@ from quorate.kernel.ids import MemberId
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClassicMember:
+    """One member, as its coordinator knows it."""
+
     member_id: MemberId
     group_instance_id: str | None
     client_id: str
@@ -93,6 +95,8 @@ class ClassicMember:
 
 
 class Roster:
+    """The members of one group by their ids, in the order in which they joined."""
+
     def __init__(self) -> None:
         self._members: dict[MemberId, ClassicMember] = {}
         self._static_members: dict[str, ClassicMember] = {}

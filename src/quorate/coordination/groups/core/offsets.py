@@ -41,7 +41,7 @@ _INT64_MAX: Final = 2**63 - 1
 def commit_offsets(
     group: ClassicGroup | ConsumerGroup | None, token: Token, command: CommitOffsets, config: GroupConfig, now_ms: int
 ) -> list[Effect]:
-    error = commit_error(group, command)
+    error = _commit_error(group, command)
     if error is not ErrorCode.NONE:
         return [Reply(token=token, result=refusal(command, error))]
     effects: list[Effect] = []
@@ -63,7 +63,7 @@ def commit_offsets(
     return [*effects, AppendToLog(records=tuple(records), then=then, transaction=command.transaction)]
 
 
-def end_transaction(token: Token, command: SettlePendingOffsets) -> list[Effect]:
+def settle_pending_offsets(token: Token, command: SettlePendingOffsets) -> list[Effect]:
     then = ReplyWhenDurable(token=token, command=command, result=SettlePendingOffsetsResult())
     return [AppendToLog(records=(), then=then, end=command.end)]
 
@@ -105,12 +105,12 @@ def delete_offsets(
     """``known`` are the partitions with an offset, in the log or on its way there."""
     if group is None and not known:
         return [Reply(token=token, result=DeleteOffsetsResult(error=ErrorCode.GROUP_ID_NOT_FOUND))]
-    error = delete_error(group)
+    error = _delete_error(group)
     if error is not ErrorCode.NONE:
         return [Reply(token=token, result=DeleteOffsetsResult(error=error))]
     errors = {
         topic_partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        if is_subscribed(group, topic_partition.topic)
+        if _is_subscribed(group, topic_partition.topic)
         else ErrorCode.NONE
         for topic_partition in command.topic_partitions
     }
@@ -130,8 +130,8 @@ def tombstones(group_id: GroupId, topic_partitions: Collection[TopicPartition]) 
     return tuple(offset_record(group_id, topic_partition, None) for topic_partition in topic_partitions)
 
 
-def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffsets) -> ErrorCode:
-    if command.transaction is not None and is_anonymous(command):
+def _commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffsets) -> ErrorCode:
+    if command.transaction is not None and _is_anonymous(command):
         return ErrorCode.NONE  # Before KIP-447 a producer could not say for which member it commits.
     if isinstance(group, ConsumerGroup):
         error = _consumer_commit_error(group, command)
@@ -142,7 +142,7 @@ def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffs
         return ErrorCode.NONE if command.generation < 0 else ErrorCode.ILLEGAL_GENERATION
     if command.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
-    if is_anonymous(command):
+    if _is_anonymous(command):
         return ErrorCode.UNKNOWN_MEMBER_ID  # A tool or a simple consumer must not meddle with live members.
     error = group.roster.check(command.member_id, command.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -154,11 +154,11 @@ def commit_error(group: ClassicGroup | ConsumerGroup | None, command: CommitOffs
     return ErrorCode.NONE
 
 
-def is_anonymous(command: CommitOffsets) -> bool:
+def _is_anonymous(command: CommitOffsets) -> bool:
     return command.generation < 0 and command.member_id == NO_MEMBER_ID and command.group_instance_id is None
 
 
-def delete_error(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
+def _delete_error(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
     if group is None or isinstance(group, ConsumerGroup):
         return ErrorCode.NONE
     if group.state is GroupState.EMPTY or group.protocol_type == CONSUMER_PROTOCOL_TYPE:
@@ -166,7 +166,7 @@ def delete_error(group: ClassicGroup | ConsumerGroup | None) -> ErrorCode:
     return ErrorCode.NON_EMPTY_GROUP  # What the members of another protocol read is unknown.
 
 
-def is_subscribed(group: ClassicGroup | ConsumerGroup | None, topic: TopicName) -> bool:
+def _is_subscribed(group: ClassicGroup | ConsumerGroup | None, topic: TopicName) -> bool:
     """Whether live members may read the topic; where that cannot be told, they may."""
     if isinstance(group, ConsumerGroup):
         return topic in group.subscribed_topics()

@@ -17,8 +17,16 @@ from quorate.coordination.groups.core.records import (
 )
 from quorate.kernel.ids import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
 
+_NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
+
 
 class PendingOffsets:
+    """Offsets that were committed in transactions: nobody sees them before their transaction is committed.
+
+    A transactional batch adds to them, and the marker that ends the transaction makes them the group's committed
+    offsets, or drops them.
+    """
+
     def __init__(self) -> None:
         # None stands for an offset after which another was committed outside of the transaction: it is still pending,
         # but what comes of it is nothing.
@@ -62,9 +70,6 @@ class PendingOffsets:
     def _keys(self) -> Iterator[tuple[GroupId, TopicPartition]]:
         for pending in self._by_producer.values():
             yield from pending
-
-
-_NO_OFFSETS: Mapping[TopicPartition, CommittedOffset] = {}
 
 
 class ReplicatedState:

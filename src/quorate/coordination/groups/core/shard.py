@@ -149,7 +149,7 @@ class GroupCoordinatorShard:
             case ForgetTopics():
                 return removal.forget_topics(book, token, command)
             case SettlePendingOffsets():
-                return offsets.end_transaction(token, command)
+                return offsets.settle_pending_offsets(token, command)
             case ConsumerGroupHeartbeat():
                 return self._consumer_groups.heartbeat(token, command, now_ms)
             case DescribeConsumerGroup():

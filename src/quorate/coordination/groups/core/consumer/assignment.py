@@ -21,8 +21,12 @@ from quorate.coordination.groups.core.consumer.records import CurrentAssignment,
 from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, AssignedPartition, Partitions
 from quorate.kernel.ids import MemberId, PartitionIndex, TopicId
 
+_MAY_HAVE_TO_REVOKE = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
+
 
 class AssignmentProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """What an assignor is given: who subscribes to what, and who had what before."""
+
     #: The topics that exist, for each member. Members are in the order in which assignors consider them.
     subscriptions: Mapping[MemberId, frozenset[TopicId]]
     partition_counts: Mapping[TopicId, int]
@@ -141,9 +145,6 @@ class _Balancing:
         self._owned[member_id].setdefault(partition.topic_id, {})[partition.partition] = None
         self._loads[member_id] += 1
         self._taken.add(partition)
-
-
-_MAY_HAVE_TO_REVOKE = (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
 
 
 def reconcile(

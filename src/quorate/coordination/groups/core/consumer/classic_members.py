@@ -56,6 +56,8 @@ from quorate.kernel.ids import MemberId
 
 
 class ClassicRequests:
+    """The classic protocol's requests to consumer groups, turned into effects."""
+
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups = groups
 
@@ -77,8 +79,8 @@ class ClassicRequests:
 
     def _join(self, group: ConsumerGroup, token: Token, command: JoinGroup, now_ms: int) -> list[Effect]:
         groups = self._groups
-        subscription = check_join(group, command, groups.config, groups.topics)
-        member_id = joining_id(command, groups.new_uuid())
+        subscription = _check_join(group, command, groups.config, groups.topics)
+        member_id = _joining_id(command, groups.new_uuid())
         is_dynamic = command.group_instance_id is None
         if command.member_id == NO_MEMBER_ID and is_dynamic and command.require_known_member_id:
             result = JoinGroupResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
@@ -86,7 +88,7 @@ class ClassicRequests:
         holder = None if is_dynamic else group.static_member(command.group_instance_id or "")
         effects = groups.forget(group, holder) if holder is not None else []
         update = GroupUpdate(group)
-        has_changed = join(update, member_id, command, subscription)
+        has_changed = _put_member(update, member_id, command, subscription)
         if may_downgrade(group, set(), groups.config):
             # It took the place of the last member with the consumer protocol: the group asks it to join again.
             then = ReplyWhenDurable(token=token, command=command, result=_rejoin(member_id))
@@ -110,10 +112,10 @@ class ClassicRequests:
         return [SetTimer(key=key, at_ms=now_ms + group.members[member_id].rebalance_timeout_ms)]
 
     def _sync(self, group: ConsumerGroup, token: Token, command: SyncGroup, now_ms: int) -> list[Effect]:
-        classic, current = check_classic_member(group, command)
-        check_sync(classic, command)
+        classic, current = _check_classic_member(group, command)
+        _check_sync(classic, command)
         heard = self._groups.hear_from(group, command.member_id, now_ms)
-        if must_join_before_sync(group, current):
+        if _must_join_before_sync(group, current):
             result = SyncGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
             told = self._tell_to_join(group, command.member_id, now_ms)
             return [Reply(token=token, result=result), *heard, *told]
@@ -128,10 +130,10 @@ class ClassicRequests:
         return [*heard, CancelTimer(key=key), *answer]
 
     def _heartbeat(self, group: ConsumerGroup, token: Token, command: GroupHeartbeat, now_ms: int) -> list[Effect]:
-        check_classic_member(group, command)
+        _check_classic_member(group, command)
         effects = self._groups.hear_from(group, command.member_id, now_ms)
         error = ErrorCode.NONE
-        if must_join_again(group, command.member_id):
+        if _must_join_again(group, command.member_id):
             error = ErrorCode.REBALANCE_IN_PROGRESS
             effects += self._tell_to_join(group, command.member_id, now_ms)
         return [Reply(token=token, result=GroupHeartbeatResult(error=error)), *effects]
@@ -149,7 +151,7 @@ class ClassicRequests:
         for leaving in command.members:
             error = ErrorCode.NONE
             try:
-                member_id = leaving_member(group, leaving)
+                member_id = _leaving_member(group, leaving)
                 gone += [member_id] if member_id not in gone else []
             except KafkaError as refused:
                 error = refused.code
@@ -167,7 +169,7 @@ def _rejoin(member_id: MemberId) -> JoinGroupResult:
     return JoinGroupResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member_id)
 
 
-def check_join(group: ConsumerGroup, command: JoinGroup, config: GroupConfig, topics: ClusterTopics) -> Subscription:
+def _check_join(group: ConsumerGroup, command: JoinGroup, config: GroupConfig, topics: ClusterTopics) -> Subscription:
     if not config.min_session_timeout_ms <= command.session_timeout_ms <= config.max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
     if not _speaks_with(group, command):
@@ -193,11 +195,11 @@ def _speaks_with(group: ConsumerGroup, command: JoinGroup) -> bool:
     return command.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(names)
 
 
-def joining_id(command: JoinGroup, new_id: UUID) -> MemberId:
+def _joining_id(command: JoinGroup, new_id: UUID) -> MemberId:
     return command.member_id or command.own_member_id(new_id)
 
 
-def join(
+def _put_member(
     update: GroupUpdate,
     member_id: MemberId,
     command: JoinGroup,
@@ -223,7 +225,7 @@ def join(
     return known is None or (known.topics, known.pattern) != (member.topics, member.pattern)
 
 
-def check_classic_member(
+def _check_classic_member(
     group: ConsumerGroup, command: SyncGroup | GroupHeartbeat
 ) -> tuple[ClassicSupport, CurrentAssignment]:
     """The member that asks, in the generation that it must be in."""
@@ -241,18 +243,18 @@ def check_classic_member(
     return member.classic, current
 
 
-def check_sync(classic: ClassicSupport, command: SyncGroup) -> None:
+def _check_sync(classic: ClassicSupport, command: SyncGroup) -> None:
     names = {protocol.name for protocol in classic.protocols}
     if command.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or not names | {None} >= {command.protocol_name}:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def must_join_before_sync(group: ConsumerGroup, current: CurrentAssignment) -> bool:
+def _must_join_before_sync(group: ConsumerGroup, current: CurrentAssignment) -> bool:
     """A member that has partitions to revoke finishes that first, and joins again by itself."""
     return group.epoch > current.member_epoch and current.state is not MemberState.UNREVOKED_PARTITIONS
 
 
-def must_join_again(group: ConsumerGroup, member_id: MemberId) -> bool:
+def _must_join_again(group: ConsumerGroup, member_id: MemberId) -> bool:
     """Whether there is a step that the member can take: to a new epoch, to revoke, or to get what others released."""
     current = group.current(member_id)
     return (
@@ -262,7 +264,7 @@ def must_join_again(group: ConsumerGroup, member_id: MemberId) -> bool:
     )
 
 
-def leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> MemberId:
+def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> MemberId:
     """Who leaves by LeaveGroup; a tool that removes an instance need not know its member id."""
     if leaving.group_instance_id is not None:
         holder = group.static_member(leaving.group_instance_id)

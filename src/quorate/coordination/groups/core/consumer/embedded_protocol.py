@@ -16,6 +16,8 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from quorate.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
 
 class MalformedProtocol(ValueError):
     """The bytes are not what consumers send, or hold what only their own assignor understands."""
@@ -70,9 +72,6 @@ def write_assignment(partitions: Partitions, protocols: tuple[GroupProtocol, ...
         ConsumerProtocolAssignment(assigned_partitions=assigned),
         max(0, min(version, ConsumerProtocolAssignment.MAX_VERSION)),
     )
-
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[TopicName]:

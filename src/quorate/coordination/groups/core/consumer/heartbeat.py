@@ -109,7 +109,7 @@ def _check_static_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat, 
             raise unknown_instance(instance_id)
     elif command.member_epoch != JOIN_EPOCH:
         check_instance(command.member_id, instance_id, holder)
-    elif holder != command.member_id and not may_be_replaced(group, holder):
+    elif holder != command.member_id and not _may_be_replaced(group, holder):
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {command.member_id} with instance id {instance_id} cannot join the group because the "
@@ -117,9 +117,9 @@ def _check_static_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat, 
         )
 
 
-def may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
+def _may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
     """A static member that has said it is away, or that speaks the classic protocol, where nobody says so."""
-    return is_away(group, holder) or group.members[holder].classic is not None
+    return _is_away(group, holder) or group.members[holder].classic is not None
 
 
 def _joins_again(known: ConsumerMember, command: ConsumerGroupHeartbeat) -> bool:
@@ -131,7 +131,7 @@ def _joins_again(known: ConsumerMember, command: ConsumerGroupHeartbeat) -> bool
     return command.member_epoch == JOIN_EPOCH and known.instance_id in (None, command.instance_id)
 
 
-def is_away(group: ConsumerGroup, member_id: MemberId) -> bool:
+def _is_away(group: ConsumerGroup, member_id: MemberId) -> bool:
     return group.current(member_id).member_epoch == LEAVE_FOR_A_WHILE_EPOCH
 
 
@@ -185,7 +185,7 @@ def replace_static_member(update: GroupUpdate, holder: MemberId, member_id: Memb
     )
 
 
-def updated_member(known: ConsumerMember | None, command: ConsumerGroupHeartbeat) -> ConsumerMember:
+def _updated_member(known: ConsumerMember | None, command: ConsumerGroupHeartbeat) -> ConsumerMember:
     """The member as the heartbeat describes it; what it leaves out stays as it was."""
     if known is None:
         known = ConsumerMember(client_id=command.client_id, client_host=command.client_host, rebalance_timeout_ms=-1)
@@ -229,10 +229,10 @@ def _update_member(update: GroupUpdate, command: ConsumerGroupHeartbeat) -> bool
     group, member_id = update.group, command.member_id
     if command.instance_id is not None:
         holder = group.static_member(command.instance_id)
-        if holder is not None and (holder != member_id or is_away(group, holder)):
+        if holder is not None and (holder != member_id or _is_away(group, holder)):
             replace_static_member(update, holder, member_id, JOIN_EPOCH)
     known = group.members.get(member_id)
-    member = updated_member(known, command)
+    member = _updated_member(known, command)
     update.put_member(member_id, member)
     return known is None or (known.topics, known.pattern) != (member.topics, member.pattern)
 
