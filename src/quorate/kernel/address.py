@@ -20,7 +20,7 @@ class Address(msgspec.Struct, frozen=True):
 def parse_address(text: str) -> Address:
     """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed.
 
-    Also what one can listen at and not connect to: without a host that is everywhere, at port 0 it is a free port.
+    Also an address to listen on: without a host it is every interface, and port 0 is a free port.
     """
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):

@@ -1,4 +1,4 @@
-"""What a node reports about itself: problems an operator must know of, and information such as progress.
+"""The conditions that a node reports about itself: problems an operator must know of, and progress.
 
 Each condition has a kind ("disk-full") and a subject (a path, a partition; empty where there is only one). Setting it
 again replaces it. ``quorate cluster status`` and ``doctor`` show them; a problem makes the cluster unhealthy.
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-#: Of one kind; what is beyond is counted.
+#: Reported of one kind; the others are counted.
 REPORTED_PER_KIND = 100
 
 

@@ -1,7 +1,7 @@
-"""Kafka's error codes, which of them a client may retry, and the exceptions that carry them.
+"""Kafka's error codes, the retriable ones among them, and the exceptions that carry them.
 
-Code below the handlers raises ``KafkaError``; a handler turns it into the wire code once, at the edge. Which codes are
-retriable is the one table here.
+Code below the handlers raises ``KafkaError``; a handler turns it into the wire code once, at the edge. ``RETRIABLE`` is
+the only list of codes that may be retried.
 """
 
 from enum import IntEnum
@@ -16,8 +16,8 @@ def clip(text: str, limit: int = MOST_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
-#: What msgspec raises for bytes that are no message. Text that is not UTF-8, and what is nested too deeply, have errors
-#: of their own.
+#: The errors that msgspec raises for bytes that are no message. Text that is not UTF-8, and what is nested too deeply,
+#: have errors of their own.
 UNREADABLE: Final = (ValueError, RecursionError)
 
 

@@ -37,8 +37,8 @@ NO_DIRECTORY = DirectoryId(UUID(int=0))
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name. Where the topic that is meant must not be mistaken for a later one, its id comes with it:
-    ``quorate.metadata.core.image.TopicIdPartition``."""
+    """A partition's name. ``metadata.core.image.TopicIdPartition`` also has the topic's id, so that it cannot mean a
+    later topic of the same name."""
 
     topic: TopicName
     partition: PartitionIndex
@@ -48,7 +48,7 @@ class TopicPartition(NamedTuple):
 
 
 def is_same_directory(one: DirectoryId, other: DirectoryId) -> bool:
-    """Whether two ids may be of the same data folder: as far as anybody knows, where one is not known."""
+    """Whether two ids may be of the same data folder; an unknown id may be of any."""
     return one == other or NO_DIRECTORY in (one, other)
 
 

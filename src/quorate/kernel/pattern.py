@@ -1,7 +1,7 @@
 """Regular expressions that clients send: RE2, which KIP-848 and KIP-1152 prescribe, within a budget.
 
-RE2 matches in time linear in the name, but the factor is the size of the compiled program, and to compile takes time of
-its own. So what a client sends is bounded before it is compiled, and its program afterwards.
+RE2 matches in time linear in the name, but the factor is the size of the compiled program, and compiling takes time of
+its own. So the text of a pattern is bounded before it is compiled, and its program afterwards.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The ports: what the rest of the code knows of wall time and disks, and the bytes that go through them.
+"""The ports to wall time and disks, and the bytes that go through them.
 
 The real disk is ``storage.os_disk``; simulations hand in one that forgets what was not synced. Paths are plain strings
 joined with ``/``. Failures are ``OSError``, as the operating system names them (``ENOSPC`` when the disk is full).
@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-#: What bytes are handed around as, where nobody cares who owns them. A memoryview is one of single bytes.
+#: Bytes, whoever owns them. A memoryview is one of single bytes.
 Buffer = bytes | bytearray | memoryview
 
 
@@ -94,7 +94,7 @@ class Disk(Protocol):
         ...
 
     def allocate(self, path: str, size_bytes: int) -> None:
-        """Make a file of real blocks, so that its room is nobody else's. A file that is there keeps what it has."""
+        """Make a file of real blocks, which reserves their space. An existing file keeps its content."""
         ...
 
     def space(self, path: str) -> VolumeSpace:
@@ -103,7 +103,7 @@ class Disk(Protocol):
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room: unlike other failures that passes, and what was on the disk is there."""
+    """Whether there was no room: unlike other failures this one passes, and what was on the disk is still there."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

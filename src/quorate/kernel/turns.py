@@ -1,7 +1,7 @@
 """Turns on the event loop for work that is too long for one: one slice of it in each turn, however much there is.
 
-Whoever has more to do waits for its turn between two slices (``Turns``). Those that wait are served in order, one in
-each turn of the loop, so that many of them together hold it no longer than one. A ``Backlog`` is work on many things
+A coroutine with more to do waits for its turn between two slices (``Turns``). Those that wait are served in order, one
+in each turn of the loop, so that many of them together hold it no longer than one. A ``Backlog`` is work on many things
 that nobody waits for, a few of them in each turn.
 """
 

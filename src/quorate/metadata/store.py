@@ -1,7 +1,7 @@
 """The node's view of the metadata: the image that everybody reads, and the way to change it.
 
-Readers take ``image``: a local read, always. It changes only after the records behind the change are agreed on. How
-they come to be agreed on is the subclass's affair: in memory here, for tests; by the quorum in ``quorum.metadata``.
+Readers take ``image``: a local read, always. It changes only after the records behind the change are committed. A
+subclass decides how: in memory here, for tests; by the quorum in ``quorum.metadata_store``.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class MetadataStore(ABC):
     def on_leadership_changed(self, listener: LeadershipListener) -> None:
         """Have the listener called for every partition whose leader or leader epoch has changed, on every node.
 
-        It is told what is agreed on and applied here; nobody hears of an election in any other way.
+        It is called for committed changes that were applied here; there is no other notice of an election.
         """
 
         def changed(image: MetadataImage, delta: Delta) -> None:
@@ -49,7 +49,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def is_current(self) -> bool:
-        """Whether the image shows all that was agreed on before this was asked; False where nobody can tell in time."""
+        """Whether the image shows all that was committed before the call; False if that is not known in time."""
 
     async def submit_one(self, command: Command) -> Answer:
         """Carry out one command, or raise the error that refuses it."""
@@ -59,7 +59,7 @@ class MetadataStore(ABC):
         return outcome
 
     def replay(self, records: Sequence[AnyRecord], version: Offset) -> None:
-        """Make the image show records that have been agreed on, and tell everybody what is new."""
+        """Apply committed records to the image, and call the listeners."""
         self._show(*self.image.replay(records, version))
 
     def _show(self, image: MetadataImage, delta: Delta | None) -> None:
@@ -70,7 +70,7 @@ class MetadataStore(ABC):
 
 
 class InMemoryMetadataStore(MetadataStore):
-    """Agrees with itself and forgets everything: for tests."""
+    """Commits at once and stores nothing: for tests."""
 
     def __init__(self, controller: Controller, image: MetadataImage) -> None:
         super().__init__(image)

@@ -8,4 +8,4 @@ class ProtocolError(QuorateError):
 
 
 class TooManyElements(ProtocolError):
-    """A message whose arrays have more elements together than whoever decodes it wants to make."""
+    """A message whose arrays have more elements together than its decoder may make."""

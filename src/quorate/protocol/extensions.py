@@ -9,7 +9,7 @@ from quorate.protocol.schema import Bool, Int32, Message, String, Tagged
 
 
 class CautiousUnregisterBrokerRequest(UnregisterBrokerRequest, frozen=True, kw_only=True, gc=False):
-    """Kafka's own never cares whether the broker holds replicas, and whoever looks before asks may see an old state."""
+    """Kafka's own ignores whether the broker holds replicas, and a client that looks first may see an old state."""
 
     only_without_replicas: Annotated[Bool, Tagged(10_000)] = False
     #: Say what would become of this broker, and change nothing. The other field then names none: Apache Kafka would

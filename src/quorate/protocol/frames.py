@@ -34,7 +34,7 @@ _IS_FLEXIBLE: Final = {
 
 
 class RequestHeader(Struct, frozen=True, kw_only=True, gc=False):
-    """Who asks what. ``body_position`` is where the request's own fields start in the frame."""
+    """The client and the API of a request. ``body_position`` is where the request's own fields start in the frame."""
 
     api_key: int
     api_version: int
@@ -103,7 +103,7 @@ def encode_request(correlation_id: int, client_id: str | None, request: Request,
 
 
 def decode_response_correlation_id(frame: Buffer) -> int:
-    """What tells a client which of its requests a frame answers, and so how to decode it."""
+    """The id of the request that a frame answers, which tells how to decode it."""
     if len(frame) < 4:
         raise ProtocolError(f"a frame of {len(frame)} bytes cannot hold a response header")
     return int.from_bytes(frame[:4], signed=True)

@@ -1,4 +1,4 @@
-"""What specialised decoders and encoders call at run time: the pieces too rare or too long to be inlined."""
+"""Functions that specialised decoders and encoders call at run time: too rare or too long to be inlined."""
 
 from functools import lru_cache
 from typing import Final, NoReturn

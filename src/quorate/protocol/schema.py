@@ -1,4 +1,4 @@
-"""How a message class says what it looks like on the wire, and how that is read back.
+"""The wire format of a message class, as its annotations declare it, and how that is read back.
 
 Each field of a generated message is annotated with its wire type and, where it is not there in every version of its
 message, with the versions that have it::

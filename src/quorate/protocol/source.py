@@ -1,4 +1,4 @@
-"""What the decoder's and the encoder's specialisation share: lines of source, names in it, widths of types."""
+"""Shared by the specialisation of decoders and encoders: lines of source, names in it, widths of types."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

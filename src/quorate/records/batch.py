@@ -134,7 +134,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises ``CorruptBatch`` where no header of magic 2 can stand, ``UnsupportedMagic`` on message formats 0 and 1.
     """
     try:
-        # As ``_make`` does, which costs a call more for each batch that a node ever takes.
+        # As ``_make`` does, which would cost one more call for each produced batch.
         header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
         raise _short_header(buffer, position) from None

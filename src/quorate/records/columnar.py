@@ -22,7 +22,7 @@ _MAX_MILLISECONDS: Final = 2**63 // _MICROSECONDS_PER_MILLISECOND
 
 
 class RowBounds(NamedTuple):
-    """Which records are wanted. The end of the offsets is not among them; both ends of the times are."""
+    """The records that are wanted. The end of the offsets is excluded; both ends of the times are included."""
 
     start_offset: int = INT64_MIN
     end_offset: int = INT64_MAX

@@ -1,7 +1,7 @@
 """The scan of ``columnar`` with its walk over the records in compiled code (``columnar_scan.c``).
 
-Who loads the library, and from where, is not known here. Records are read where they lie. The memory of every column
-belongs to Python: it is measured by a first walk, allocated, and filled by a second one.
+The library is loaded elsewhere (``backup.spark.native_scan``). Records are read where they lie. The memory of every
+column belongs to Python: it is measured by a first walk, allocated, and filled by a second one.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _INT32_BYTES: Final = 4
 _INT64_BYTES: Final = 8
 _MAX_COLUMN_BYTES: Final = 2**31 - 1
 
-#: Gives writable memory of a size; what is in it does not matter.
+#: Allocates writable memory of a size, with any content.
 Allocate = Callable[[int], Buffer]
 
 
@@ -95,7 +95,7 @@ def _writable_or_bytes(data: Buffer) -> Buffer:
 
 
 def _describe(payloads: Sequence[Payload], pinned: Sequence[Buffer]) -> bytes:
-    """Addresses are good for as long as somebody holds on to what is ``pinned``."""
+    """The addresses are valid for as long as the ``pinned`` buffers are kept."""
     described = bytearray(_BATCH.size * len(payloads))
     for number, ((header, _), data) in enumerate(zip(payloads, pinned, strict=True)):
         _BATCH.pack_into(
@@ -114,7 +114,7 @@ def _describe(payloads: Sequence[Payload], pinned: Sequence[Buffer]) -> bytes:
 
 
 def _damage(payload: Payload, bounds: RowBounds) -> CorruptBatch:
-    """The other scan knows how to say what is wrong."""
+    """The error, as the Python scan reports it."""
     try:
         scan_payloads([payload], bounds)
     except CorruptBatch as error:

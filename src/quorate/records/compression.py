@@ -1,4 +1,4 @@
-"""Kafka's compression codecs: what a batch's records are wrapped in.
+"""Kafka's compression codecs, for the records of a batch.
 
 Decompression is capped. Bytes that would expand beyond ``limit_bytes`` are refused before more than that is allocated,
 so a small batch cannot take the node's memory.
@@ -18,8 +18,8 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 
 _GZIP_WINDOW_BITS = 31  # 15 bits of window and a gzip header instead of zlib's.
 _ZSTD_LEVEL = 3
-#: A member is given this much of the data, and then twice as much each time. What it leaves over is copied, so that
-#: thousands of tiny ones would otherwise copy all that follows thousands of times.
+#: A gzip member is given this much of the data, and then twice as much each time. The data that it does not use is
+#: copied: without this, thousands of tiny members would copy all that follows thousands of times.
 _GZIP_FIRST_BYTES = 1024
 
 # Java clients wrap snappy blocks as the xerial library does; librdkafka writes one block without any frame.
@@ -35,9 +35,9 @@ _FIRST_GUESS_MIN_BYTES = 4096
 _GROWTH = 4
 _OUTPUT_FULL = "failed to write whole buffer"
 
-# Fresh memory for every batch costs several times what decompressing into warm memory does.
+# Decompressing into fresh memory takes several times as long as into memory that was used before.
 _SCRATCH_BYTES = 1024 * 1024
-#: Such memory that nobody uses now: at most as many pieces as there were threads at it at once.
+#: Such memory that is free: at most as many pieces as threads have used at once.
 _spare: list[bytearray] = []
 
 

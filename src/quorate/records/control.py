@@ -1,6 +1,6 @@
 """Control batches: the marker that ends a transaction in a partition.
 
-A control batch holds one control record. Its key says what kind it is, its value which coordinator wrote it.
+A control batch holds one control record. Its key has its kind, its value the epoch of the coordinator.
 """
 
 import struct
@@ -42,7 +42,7 @@ class EndTransactionMarker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coordinator has the leader of a partition write: the end of a producer's transaction."""
+    """The end of a producer's transaction, as its coordinator asks the leader of a partition to write it."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch

@@ -1,4 +1,4 @@
-"""What can be wrong with record batches, each with its code on the wire."""
+"""The errors of record batches, each with its code on the wire."""
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 
@@ -11,7 +11,7 @@ class CorruptBatch(KafkaError):
 
 
 class ExpandsTooFar(CorruptBatch):
-    """Compressed records that are larger than whoever opens them wants to have in memory."""
+    """Compressed records that are larger than the limit of the caller that opens them."""
 
 
 class UnsupportedMagic(KafkaError):

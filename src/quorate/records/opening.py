@@ -2,7 +2,7 @@
 
 A topic asks for it where it is compacted, limits how old a record may be, or has a ``compression.type`` of its own. The
 records are looked at one by one, so that the cost is theirs, however small the batch is that came; none is made into an
-object. What a batch may expand to is bounded by the largest batch that its topic takes.
+object. The size to which a batch may expand is bounded by the largest batch that its topic takes.
 """
 
 import msgspec
@@ -16,20 +16,20 @@ from quorate.records.record import NO_TIMESTAMP, VARINT_BITS, VARLONG_BITS, read
 _NULL = 1  # The folded length -1.
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
-#: How many times the largest batch of a topic its records may be, once they are decompressed. Producers count their
-#: limits before they compress, so that theirs are seldom larger than one.
+#: How many times the largest batch of a topic its records may be, once they are decompressed. Producers
+#: apply their limits before they compress, so that theirs are seldom larger than one batch.
 _EXPANSION = 16
 _MIN_LIMIT_BYTES = 1024 * 1024
 _MAX_LIMIT_BYTES = 256 * 1024 * 1024
 
 
 class OpeningRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic asks of the records of a batch."""
+    """The demands of a topic on the records of a batch."""
 
     requires_keys: bool = False
     #: No record may be older, except those without a time. None where any may.
     earliest_timestamp: int | None = None
-    #: What the batch is to be stored with; None leaves it as it is.
+    #: The codec to store the batch with; None leaves it as it is.
     codec: Compression | None = None
     #: Of all records, decompressed.
     limit_bytes: int = _MAX_LIMIT_BYTES

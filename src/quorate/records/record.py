@@ -77,7 +77,7 @@ def records_in_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
         for _ in range(header.record_count):
             size, position = read_folded(data, position, VARINT_BITS)
             end = position + (size >> 1)
-            # Passing over the record's attributes, which have no meaning yet.
+            # The record's attributes have no meaning yet, and are skipped.
             timestamp_delta, position = read_folded(data, position + 1, VARLONG_BITS)
             offset_delta, position = read_folded(data, position, VARINT_BITS)
             if (size | offset_delta) & 1 or not previous < offset_delta <= last_offset_delta:

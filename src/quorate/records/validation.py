@@ -1,7 +1,7 @@
-"""What a broker asks of a batch before it takes it from a producer, with the answers that Apache Kafka gives.
+"""Checking a produced batch before it is stored, with the errors that Apache Kafka gives.
 
-``validate_produced`` looks at the header and the CRC only. Whether the batch is too large, its producer known and its
-timestamps within the topic's bounds is for the partition to say; ``opening`` looks at single records.
+``validate_produced`` looks at the header and the CRC only. The partition checks the size of the batch, its producer and
+its highest timestamp; ``opening`` looks at single records.
 """
 
 from quorate.kernel.errors import ErrorCode, KafkaError

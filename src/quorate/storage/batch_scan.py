@@ -11,7 +11,7 @@ _CONTENT_CHUNK_BYTES = 1 << 20
 
 
 def scan_headers(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch that starts in ``[position, end)``. For parts of a file known to be good."""
+    """Position and header of each batch that starts in ``[position, end)``, a range that is known to be sound."""
     chunk, chunk_start = b"", position
     while position < end:
         if position + HEADER_SIZE_BYTES > chunk_start + len(chunk):

@@ -7,7 +7,7 @@ recovered alone.
 
 Each carries a CRC of itself, so that a flipped digit is not taken for another number: in a last line where the format
 has room for one, and in ``leader-epoch-checkpoint``, in which Kafka takes every line for an entry, as blanks and tabs
-at the end of the last one. Files without one, which Kafka or an earlier version wrote, are taken as they are.
+at the end of the last one. Files without a CRC, which Kafka or an earlier version wrote, are read as they are.
 """
 
 import re
@@ -82,7 +82,7 @@ def write_epochs(disk: Disk, path: str, epochs: Sequence[EpochStart]) -> None:
 
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """None where there is no such file, or none that can be read: it was never synced, or it has rotted."""
+    """None where there is no such file, or none that can be read: it was never synced, or it is damaged."""
     try:
         lines = _read_lines(disk, f"{directory}/{PARTITION_METADATA}")
         fields = dict(line.split(": ", 1) for line in lines or ())

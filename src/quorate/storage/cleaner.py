@@ -1,8 +1,8 @@
 """Compacting a log in three steps: plan it, do the work aside, put the result in place.
 
 ``plan_cleaning`` and ``install`` belong to the loop's thread, ``clean`` to a worker's: it reads only files that no
-longer change, through handles that the plan holds, and writes only files that the log does not know yet. Whatever
-happens to the log meanwhile, ``install`` takes what still fits and throws the rest away.
+longer change, through handles that the plan holds, and writes only files that the log does not know yet. If
+the log has changed meanwhile, ``install`` puts in place what still fits and throws the rest away.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from quorate.storage.state import LogState, changes_log
 from quorate.storage.swap import swap_in
 from quorate.storage.transactions import AbortedTransaction
 
-_MAX_KEYS = 1_000_000  # About 150 bytes each; a round that has seen as many stops there.
+_MAX_KEYS = 1_000_000  # About 150 bytes each; a round stops after so many.
 _WRITE_BYTES = 1 << 20
 
 
@@ -53,17 +53,17 @@ class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     config: LogConfig
     now_ms: int
-    truncations: int  # Of the log so far: if there are more when it is done, the work is void.
+    truncations: int  # Of the log so far: if there are more at the end, the work is discarded.
     first_dirty_offset: Offset
     sources: list[CleaningSource]
     last_offsets_of_producers: frozenset[Offset]
     marker_epochs_of_producers: dict[ProducerId, ProducerEpoch]
-    #: All that may have records in the sources. Below the last stable offset there is no other that will be aborted.
+    #: All that may have records in the sources. Below the last stable offset none will be added.
     aborted: list[AbortedTransaction]
 
 
 class CleanedGroup(msgspec.Struct, frozen=True):
-    """One new segment and those it stands for."""
+    """One new segment, and the segments that it replaces."""
 
     segment: Segment
     sources: list[CleaningSource]
@@ -116,7 +116,7 @@ def plan_cleaning(state: LogState, now_ms: int, *, up_to_offset: Offset | None =
 
 
 def clean(disk: Disk, plan: CleaningPlan, *, max_keys: int = _MAX_KEYS) -> CleanedLog:
-    """Write the compacted segments beside the log, synced. ``CorruptBatch`` if a source has rotted: nothing is lost."""
+    """Write the compacted segments beside the log, synced. ``CorruptBatch`` if a source is damaged: nothing is lost."""
     latest = _latest_offsets(plan, max_keys)
     last_of_round = Offset(plan.sources[-1].end_offset - 1)
     rules = CompactionRules(
@@ -150,7 +150,7 @@ def install(state: LogState, cleaned: CleanedLog) -> bool:
 
 
 def _cleanable(state: LogState, now_ms: int, up_to_offset: Offset) -> Iterator[tuple[Segment, Offset]]:
-    """Segments from the first on, with their ends, that will not change: durable, stable, older than the lag."""
+    """Segments from the first on, with their ends, that are durable, stable and older than the compaction lag."""
     first_unstable = state.producers.open_transactions.first_unstable_offset
     limit = min(up_to_offset, state.durability.recovery_point)
     if first_unstable is not None:
@@ -226,7 +226,7 @@ def _clean_group(
     """None where there is nothing to gain."""
     base_offset = sources[0].segment.base_offset
     segment = Segment(disk, plan.directory, base_offset, is_new=True, suffix=CLEANED)
-    segment.remove()  # What an earlier round may have left.
+    segment.remove()  # An earlier round may have left it.
     segment.create()
     changed = len(sources) > 1
     pending: list[Buffer] = []
@@ -266,7 +266,7 @@ def _compact(
     rules: CompactionRules,
     transactions: CleanedTransactions,
 ) -> memoryview | bytes:
-    """What stays of the batch in the new segment, and of the transaction that it ends in the segment's index."""
+    """The part of the batch that is kept. An aborted transaction that it ends goes into the new segment's index."""
     if not header.is_control:
         return (compact_aborted if transactions.meet(header) else compact_batch)(batch, header, rules)
     if transactions.meet_marker(header):

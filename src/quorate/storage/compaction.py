@@ -1,11 +1,11 @@
-"""Which records of a compacted log stay: the latest of each key, and tombstones and markers for a while.
+"""Selecting the records that a compacted log keeps: the latest of each key, tombstones and markers for a while.
 
 Tombstones get a horizon in the first round that meets them and go after it (KIP-534); so do transaction markers once
-nothing of their transaction is left. Only what is stable is compacted, so every transaction that is met has ended. The
-records of an aborted one go at once, and supersede nothing. A marker must stay as long as a batch of its transaction
-does: without it the batch would belong to whatever its producer wrote next.
+nothing of their transaction is left. Only what is stable is compacted, so every transaction in it has ended. The
+records of an aborted one are removed at once, and supersede nothing. A marker must stay as long as a batch of its
+transaction does: without it the batch would belong to the producer's next transaction.
 
-Offsets never change. A batch from which nothing goes is kept byte for byte; otherwise it is built again, sparse, with
+Offsets never change. A batch that loses nothing is kept byte for byte; otherwise it is built again, sparse, with
 its codec. A batch that loses all its records is kept as a bare header where it tells something that nothing else does.
 """
 
@@ -35,7 +35,7 @@ class LatestOffsets:
 
     def __init__(self, start: Offset) -> None:
         self._offsets: dict[bytes, Offset] = {}
-        self.end = start  # Records at or above were not looked at, so nothing can be said against them.
+        self.end = start  # Records at or above were not looked at, and all stay.
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -55,20 +55,20 @@ class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):
     latest: LatestOffsets
     now_ms: int
     delete_retention_ms: int
-    # Batches that end with one of these stay, if only as a header: a producer's last one, and the last of the round,
-    # without which the end of the log could be forgotten.
+    # Batches that end with one of these stay, if only as a header: the last one of a producer, and the last one of the
+    # round, without which the log could end earlier after a restart.
     kept_last_offsets: Container[Offset]
-    # Of producers of which only a marker is known, but not which: all that have the epoch stay.
+    # Producers of which only a marker is known, without its offset: all their markers of that epoch stay.
     kept_marker_epochs: Mapping[ProducerId, ProducerEpoch] = {}
 
     @property
     def delete_horizon_ms(self) -> int:
-        """From when on what is marked now may go. Topics may say never, with the largest number there is."""
+        """The time from which records that get their horizon now may be removed. A topic may say never (2^63 - 1)."""
         return min(self.now_ms + self.delete_retention_ms, _MAX_TIMESTAMP_MS)
 
 
 def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
-    """What stays of a batch of records; empty if nothing does."""
+    """The part of a batch of records that is kept; empty if nothing is."""
     horizon_ms = header.base_timestamp if header.has_delete_horizon else None
     kept, has_tombstone = _kept_offsets(batch, horizon_ms, rules)
     if not kept:
@@ -82,12 +82,12 @@ def compact_batch(batch: memoryview, header: BatchHeader, rules: CompactionRules
 
 
 def compact_aborted(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
-    """What stays of a batch that was aborted: no record."""
+    """The part of an aborted batch that is kept: never a record."""
     return _header_alone(batch, header) if header.last_offset in rules.kept_last_offsets else b""
 
 
 def compact_marker(batch: memoryview, header: BatchHeader, rules: CompactionRules) -> memoryview | bytes:
-    """What stays of a marker that has done its work; empty if nothing does."""
+    """The part that is kept of a marker whose transaction has no batch left; empty if nothing is."""
     if not header.has_delete_horizon and header.record_count:
         return _rebuild(list(iterate_records(batch)), header, rules.delete_horizon_ms)
     if header.record_count and header.base_timestamp > rules.now_ms:
@@ -142,7 +142,7 @@ def _short(key: bytes) -> bytes:
 
 
 class CleanedTransactions:
-    """For one pass over the log, from its start on."""
+    """The transactions seen so far in one pass over the log, from its start on."""
 
     __slots__ = ("_aborted", "_met")
 
@@ -154,14 +154,14 @@ class CleanedTransactions:
         self._met: set[ProducerId] = set()
 
     def meet(self, header: BatchHeader) -> bool:
-        """Whether a batch of records was aborted."""
+        """Note a batch of records; returns whether it was aborted."""
         if not header.is_transactional:
             return False
         self._met.add(header.producer_id)
         return self._aborted_with(header.producer_id, header.base_offset) is not None
 
     def meet_marker(self, header: BatchHeader) -> bool:
-        """Whether a marker has done its work: nothing of its transaction was met."""
+        """Note a marker; returns whether it may go, as no batch of its transaction is left."""
         has_batches = header.producer_id in self._met
         self._met.discard(header.producer_id)
         return not has_batches

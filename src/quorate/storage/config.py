@@ -24,7 +24,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     segment_ms: int = 7 * _DAY_MS
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
-    retention_ms: int = 7 * _DAY_MS  # NO_LIMIT keeps for ever.
+    retention_ms: int = 7 * _DAY_MS  # NO_LIMIT: for ever.
     retention_bytes: int = NO_LIMIT
     max_message_bytes: int = 1_048_588
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({"delete"})

@@ -1,9 +1,9 @@
-"""Finding what has rotted in a log file, and where the sound batches go on. Reads, and changes nothing.
+"""Finding the damaged ranges of a log file, and the sound batches behind them. Reads, and changes nothing.
 
 A batch is sound if it can be read, its CRC is right, it follows the one before it, its leader epoch is the one that the
-log knows for its offset, and no checksum speaks against the place where it stands. Everything between two sound batches
+log knows for its offset, and no checksum contradicts the bytes where it stands. Everything between two sound batches
 is one damaged range. In a log without compaction offsets follow each other without a hole, so that a wrong base offset
-shows; elsewhere they rise, and only checksums tell.
+is found; in a compacted one they only rise, and it takes checksums to find it.
 """
 
 from bisect import bisect_right
@@ -21,8 +21,8 @@ from quorate.storage.checkpoints import EpochStart
 _SEARCH_BYTES = 1 << 20
 _STEP_BYTES = 256 << 10
 _OFFSET_BYTES = 8
-#: The first bytes of an offset, which neighbours share.
-_SHARED_BYTES = 4
+#: The first bytes of an offset are the same in neighbouring batches.
+_COMMON_PREFIX_BYTES = 4
 
 
 class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a log file, and what is known of it."""
+    """A range of a log file, and what is known of it."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class LogExtent(msgspec.Struct, frozen=True, kw_only=True):
     epochs: Sequence[EpochStart]
     #: Whether compaction may have taken records away.
     may_have_holes: bool
-    #: Where checksums say that something is wrong.
+    #: Ranges whose checksums do not match.
     suspect: Sequence[tuple[int, int]] = ()
 
 
@@ -57,7 +57,7 @@ def find_damage(file: DiskFile, extent: LogExtent) -> list[DamagedRange]:
 
 
 def sound_parts(start: int, end: int, damage: Sequence[DamagedRange]) -> Iterator[tuple[int, int]]:
-    """What is left of a part of a file without its damaged ranges, which are in order."""
+    """The rest of a range of a file without the damaged ranges, which are in order."""
     for damaged in damage:
         if damaged.end <= start:
             continue
@@ -71,7 +71,7 @@ def sound_parts(start: int, end: int, damage: Sequence[DamagedRange]) -> Iterato
 
 
 def epoch_at(epochs: Sequence[EpochStart], offset: Offset) -> LeaderEpoch | None:
-    """The leader epoch in which the offset was given; None where that is not known."""
+    """The leader epoch in which the offset was assigned; None where that is not known."""
     index = bisect_right(epochs, offset, key=_start_of)
     return epochs[index - 1][0] if index else None
 
@@ -81,18 +81,18 @@ def _start_of(entry: EpochStart) -> Offset:
 
 
 class DamageSearch:
-    """One search, in steps that somebody else paces."""
+    """One search, in steps that the caller paces."""
 
     def __init__(self, file: DiskFile, extent: LogExtent) -> None:
         self.found: list[DamagedRange] = []
         self._file = file
         self._extent = extent
-        #: Where the sound batches so far end, and the offset after them.
+        #: The end of the sound batches found so far, and the offset after them.
         self._position = extent.start
         self._next_offset = extent.first_offset
 
     def steps(self) -> Iterator[int]:
-        """Search to the end; yields now and then how many bytes were looked at since the last time."""
+        """Search to the end; yields from time to time how many bytes were read since the last yield."""
         extent = self._extent
         while self._position < extent.end:
             yield from self._pass_sound_batches()
@@ -140,7 +140,7 @@ class DamageSearch:
         return not any(position < suspect_end and start < end for start, suspect_end in extent.suspect)
 
     def _next_sound(self, damaged: int) -> tuple[int, Offset]:
-        """Where the next sound batch starts, and its offset; the end of the extent where there is none."""
+        """The start of the next sound batch, and its offset; the end of the extent where there is none."""
         for position in self._candidates(damaged):
             header = self._sound_at(position)
             if header is not None:
@@ -162,8 +162,8 @@ class DamageSearch:
         return position + header.size_bytes
 
     def _lookalikes(self, position: int) -> Iterator[int]:
-        """Where bytes stand that could begin a header: where a length is lost, nothing else helps."""
-        pattern = self._next_offset.to_bytes(_OFFSET_BYTES)[:_SHARED_BYTES]
+        """Positions of bytes that could begin a header: the only way on where a length is damaged."""
+        pattern = self._next_offset.to_bytes(_OFFSET_BYTES)[:_COMMON_PREFIX_BYTES]
         end = self._extent.end - HEADER_SIZE_BYTES + 1
         while position < end:
             content = self._file.read(position, _SEARCH_BYTES + HEADER_SIZE_BYTES)

@@ -1,4 +1,4 @@
-"""What of a log is known to be on the disk for good, and the files that say so.
+"""The part of a log that is known to be durable, and the files that record it.
 
 The loop's thread appends, rolls and truncates; worker threads, one at a time, run ``sync``. Shared between them:
 ``synced_end_offset``, ``recovery_point`` and ``_lowered_to`` (changed under the lock), ``_sealed`` and
@@ -60,13 +60,13 @@ class LogDurability:
     def __init__(
         self, disk: Disk, directory: str, *, recovery_point: Offset, synced_end_offset: Offset, is_new: bool
     ) -> None:
-        self.recovery_point = recovery_point  # Recovery trusts what is below.
+        self.recovery_point = recovery_point  # Recovery does not check what is below.
         self.synced_end_offset = synced_end_offset  # Everything below is durable.
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
         self._one_at_a_time = threading.Lock()
-        self._lowered_to: Offset | None = None  # The lowest truncation since the running sync began.
+        self._lowered_to: Offset | None = None  # The lowest truncation since the sync began that is running.
         self._sealed: list[SealedSegment] = []
         self._epochs: Sequence[EpochStart] | None = None
         self._written_paths: list[str] = []  # Small files that the next sync makes durable.
@@ -74,7 +74,7 @@ class LogDurability:
         self._parent_is_dirty = is_new
 
     def make_folder_durable(self) -> None:
-        """The name of the folder itself: without it nothing inside survives."""
+        """Sync the name of the folder itself: without it nothing inside survives a power cut."""
         if self._parent_is_dirty:
             self._disk.sync_directory(parent_of(self._directory))
             self._parent_is_dirty = False
@@ -96,7 +96,7 @@ class LogDurability:
     def sync(self, tail: Callable[[], LogTail]) -> None:
         """Make everything below the end of the log durable; ``OSError`` if the disk fails: then nothing is claimed."""
         with self._one_at_a_time:
-            # From here on truncations count against this sync: before the end is taken, or one could be missed.
+            # Truncations from here on limit what this sync may claim. This must come before the end offset is read.
             self._lowered_to = None
             end_offset, active = tail()
             sealed = list(self._sealed)
@@ -111,7 +111,7 @@ class LogDurability:
                     self.synced_end_offset = max(self.synced_end_offset, min(end_offset, lowered_to))
 
     def lower(self, offset: Offset) -> None:
-        """Claim nothing at or above ``offset`` any more. Must come before it is taken away."""
+        """Claim nothing at or above ``offset`` any more. Must be called before anything there is removed."""
         with self._lock:
             self._lowered_to = offset if self._lowered_to is None else min(offset, self._lowered_to)
             self._sealed = [sealed for sealed in self._sealed if sealed.end_offset <= offset]
@@ -120,12 +120,12 @@ class LogDurability:
                 self._write_recovery_point(offset)
 
     def store_snapshots(self) -> None:
-        """Put the producer snapshots that wait for a sync where they can be read."""
+        """Write the producer snapshots that wait for a sync, so that they can be read."""
         with self._lock:
             self._write_snapshots(self._sealed)
 
     def start_at(self, offset: Offset) -> None:
-        """The log was emptied and starts anew: there is nothing below ``offset`` that could be lost."""
+        """The log was emptied and starts at ``offset``: there is nothing below that could be lost."""
         with self._lock:
             self._sealed = []
             self.synced_end_offset = offset

@@ -1,8 +1,8 @@
-"""How the files of a partition's folder are named.
+"""The names of the files in a partition's folder.
 
 A segment's files carry its base offset in 20 digits; a producer snapshot carries the offset it stands for. Two suffixes
-mark the steps of a compaction: ``.cleaned`` is not finished and worth nothing, ``.swap`` is finished and must replace
-what it was made from.
+mark the steps of a compaction: ``.cleaned`` is not finished and is thrown away after a crash, ``.swap`` is finished and
+must replace the segments that it was made from.
 """
 
 from quorate.kernel.ids import Offset
@@ -12,7 +12,7 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 PRODUCER_SNAPSHOT = ".snapshot"
-#: Checksums of the files of a segment: see ``segment_checksums``. Not one of Kafka's, whose tools pass it over.
+#: Checksums of the files of a segment: see ``segment_checksums``. Apache Kafka has no such file; its tools ignore it.
 CHECKSUMS = ".checksum"
 CLEANED = ".cleaned"
 SWAP = ".swap"

@@ -1,8 +1,8 @@
 """The sparse indexes of a segment: offset to file position, and timestamp to offset, in Kafka's formats.
 
-Entries are sorted and of fixed size. New ones collect in memory and are stored in lumps, since after a crash the scan
-of the log makes them again anyway. What is stored is read when it is searched and kept until ``release``, so an index
-costs no memory while it is idle.
+Entries are sorted and of fixed size. New ones collect in memory and are stored many at a time, since after a crash the
+scan of the log makes them again anyway. The file is read at the first search and its content kept until ``release``, so
+an index costs no memory while it is idle.
 """
 
 import struct
@@ -30,10 +30,10 @@ class IndexFile:
         self._disk = disk
         self._entry = entry
         self._file: DiskFile | None = None
-        self._stored: int | None = 0 if is_new else None  # Entries in the file; None until somebody asks.
-        self._crc: int | None = 0 if is_new else None  # Of the entries in the file; None where that is not known.
+        self._stored: int | None = 0 if is_new else None  # Entries in the file; None until it was looked at.
+        self._crc: int | None = 0 if is_new else None  # CRC of the entries in the file; None if unknown.
         self._tail = bytearray()
-        self._content: bytes | None = None  # What the file holds, from the first search on until it changes.
+        self._content: bytes | None = None  # Of the file, from the first search until it changes.
 
     def __len__(self) -> int:
         return self._stored_entries() + len(self._tail) // self._entry.size
@@ -72,7 +72,7 @@ class IndexFile:
             try:
                 self.store()
             except OSError:
-                return  # Still whole in memory: the next entry, or the roll of the segment, tries again.
+                return  # Still whole in memory: the next entry, or the roll of the segment, retries.
 
     def keep_first(self, count: int) -> None:
         stored = self._stored_entries()
@@ -87,7 +87,7 @@ class IndexFile:
             del self._tail[(count - stored) * self._entry.size :]
 
     def keep_first_bytes(self, size_bytes: int, crc: int) -> None:
-        """Cut a file off, that may be torn, behind entries that are known to be good."""
+        """Keep entries that are known to be sound, and cut off the rest of the file, which may be torn."""
         if self._disk_size() > size_bytes:
             self._open().truncate(size_bytes)
         self._stored = size_bytes // self._entry.size
@@ -96,7 +96,7 @@ class IndexFile:
         self._content = None
 
     def store(self) -> None:
-        """Write what is only in memory, creating the file if need be. On failure nothing has changed."""
+        """Write the entries that are only in memory, creating the file if need be. On failure nothing has changed."""
         file = self._open()
         stored = self._stored_entries()
         try:
@@ -113,7 +113,7 @@ class IndexFile:
 
     @property
     def stored_checksum(self) -> tuple[int, int] | None:
-        """How many bytes were stored, and their CRC; None where nothing tells what the file should hold."""
+        """The number of bytes that were stored, and their CRC; None where it is unknown what the file should hold."""
         return None if self._crc is None else (self._stored_entries() * self._entry.size, self._crc)
 
     @property
@@ -147,7 +147,7 @@ class IndexFile:
         self._open().truncate(0)
 
     def release(self) -> None:
-        """Let go of the open file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         self._file = None
         self._content = None
 
@@ -180,11 +180,11 @@ class OffsetIndex(IndexFile):
         self.append(last_offset - self._base_offset, position)
 
     def position_for(self, offset: Offset) -> int:
-        """Where to start looking for the batch that holds ``offset``."""
+        """The position from which to look for the batch that holds ``offset``."""
         return self._position_before(self.count_up_to(offset - self._base_offset, _RELATIVE_OFFSET))
 
     def position_at_or_before(self, position: int) -> int:
-        """The start of a batch at or before the position; 0 where no entry stands there."""
+        """The start of a batch at or before the position; 0 where there is no entry so early."""
         return self._position_before(self.count_up_to(position, _POSITION))
 
     def last_position(self) -> int:

@@ -47,8 +47,8 @@ class PartitionLog(LogState):
     ) -> "PartitionLog":
         """Open the log, making its folder if there is none, and recover it from whatever its last end was.
 
-        Where the disk is not trusted, what is found there is not read before it was checked: see ``begin_check``. Where
-        nothing counts before a sync has stored its epoch, a batch of an epoch that was not stored is not kept.
+        Where the disk is not trusted, a segment is not read before it was checked: see ``segment_checks``. With
+        ``trusts_epochs=False`` a batch is kept only if the sync that made it count has stored its epoch.
         """
         log, summary = recover(cls, disk, directory, config, trusts_disk=trusts_disk, trusts_epochs=trusts_epochs)
         log.recovery = summary
@@ -84,7 +84,7 @@ class PartitionLog(LogState):
 
     @property
     def is_usable(self) -> bool:
-        """False for good once the disk has failed so that nobody knows what it holds."""
+        """False for good once the disk has failed and it is unknown what it holds."""
         return self.failure is None
 
     @property
@@ -95,7 +95,7 @@ class PartitionLog(LogState):
         self.config = config
 
     def store_topic_id(self, topic_id: TopicId) -> None:
-        """Say beside the log whose it is; durable with the next sync, before anything in it is."""
+        """Store the id of the log's topic beside it; durable with the next sync, before any record is."""
         self.durability.note_written(write_topic_id(self.disk, self.directory, topic_id))
 
     # Leader epochs, producers and their transactions.
@@ -119,7 +119,7 @@ class PartitionLog(LogState):
         return self.epoch_cache.epoch_at(offset)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochStart:
-        """As OffsetForLeaderEpoch answers: the largest epoch not above the asked one, and where it ends; or -1, -1."""
+        """As OffsetForLeaderEpoch answers: the largest epoch not above the asked one, and its end; or -1, -1."""
         return self.epoch_cache.end_offset_for(epoch, self.log_end_offset)
 
     @property

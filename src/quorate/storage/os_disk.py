@@ -1,7 +1,7 @@
 """The disk port on a real POSIX file system.
 
 ``fsync`` discipline lives here and in the callers that name it: a file's content is durable after ``sync``, its name
-after ``sync_directory``. Not pure: every call is a system call.
+after ``sync_directory``. Every call is a system call.
 """
 
 import os
@@ -14,7 +14,7 @@ from quorate.kernel.ports import Buffer, VolumeSpace
 # The kernel refuses longer vectors (UIO_MAXIOV on Linux).
 _MAX_BUFFERS_PER_WRITE = 1024
 _TEMPORARY_SUFFIX = ".tmp"
-#: What is in the files is for nobody but the node, whatever the umask says.
+#: Only the node may read its files, whatever the umask says.
 _OWNER_ONLY = 0o600
 _OWNER_ONLY_FOLDER = 0o700
 
@@ -79,7 +79,7 @@ class OsDisk:
 
     __slots__ = ()
 
-    #: How open files behave.
+    #: The type of open files; tests have their own.
     _file_type: ClassVar[type[OsFile]] = OsFile
 
     def open(self, path: str, *, create: bool = False) -> OsFile:

@@ -1,12 +1,12 @@
 """Files that are open only while they are used: as many at a time as the process has descriptors for.
 
 A node has thousands of logs, and every one that was written to or read from would keep its file open. Here a file
-that was not used for a while is closed, and opened again when it is used; whoever holds it does not notice. Where the
+that was not used for a while is closed, and opened again at its next use; its holder does not notice. Where the
 process has no descriptor left all the same, half of the files are closed, and the spare descriptors are there for the
 moment in which a file is opened.
 
 A file that is closed here can be opened again only by its name. So before a name is removed, or given to another file,
-the files that somebody still holds under it are opened, and stay open until they are let go of.
+the files that are still held under it are opened, and stay open until nobody holds them.
 """
 
 import threading
@@ -27,21 +27,21 @@ _ATTEMPTS = 3
 
 
 class PooledFile:
-    """A file that opens itself when it is used. Whoever calls its methods holds the open one meanwhile, so that it is
-    never closed under a system call."""
+    """A file that opens itself when it is used. Its methods hold the open file, so that it is never closed during a
+    system call."""
 
     __slots__ = ("__weakref__", "_disk", "has_lost_its_name", "held", "is_dirty", "opened", "path", "was_used")
 
     def __init__(self, disk: "PooledDisk", path: str, opened: DiskFile) -> None:
         self._disk = disk
         self.path = path
-        #: By which the pool knows it, without holding it.
+        #: The pool knows it by this reference and does not keep it alive.
         self.held = weakref.ref(self, disk.forget)
         self.opened: DiskFile | None = opened
-        #: More than once since it was opened, and since somebody last looked for a file to close.
+        #: Again since it was opened, and since the pool last looked for a file to close.
         self.was_used = False
-        #: Whether there is something to sync. Such a file is closed last: Linux tells a failed write to whoever opens
-        #: and syncs the file next, but only while it has the file in its memory.
+        #: Whether there is something to sync. Such a file is closed last: Linux reports a failed write to the next one
+        #: that opens and syncs the file, but only as long as the kernel keeps the file's inode in memory.
         self.is_dirty = False
         #: Never closed: it could not be opened again.
         self.has_lost_its_name = False
@@ -99,15 +99,15 @@ class PooledDisk:
         """``spare`` makes more descriptors available inside of its block. ``on_exhausted`` is called in any thread."""
         self._disk = disk
         self._most_open = max(FEWEST_OPEN, most_open)
-        #: Fewer than the most after the process had no descriptor left.
+        #: Lowered when the process has no descriptor left; rises again with each file that is opened.
         self._allowed = self._most_open
         self._spare = spare
         self._on_exhausted = on_exhausted
-        # Entered again where a file is let go of in the middle of the pool's own work.
+        # Reentrant: a file may be garbage collected in the middle of the pool's own work.
         self._lock = threading.RLock()
         #: A ring, as the CLOCK algorithm has it: the first one is looked at first.
         self._open: dict[_Held, None] = {}
-        #: What somebody holds, open or not, and the folder that it is in.
+        #: All files that are held, open or not, and the folders they are in.
         self._folders: dict[_Held, str] = {}
         self._by_folder: dict[str, dict[_Held, None]] = {}
 
@@ -115,7 +115,7 @@ class PooledDisk:
     def open_count(self) -> int:
         return len(self._open)
 
-    # What files need.
+    # Called by files.
 
     def open_again(self, file: PooledFile) -> DiskFile:
         with self._lock:
@@ -141,7 +141,7 @@ class PooledDisk:
             self._open.pop(held, None)
             self._leave_folder(held)
 
-    # Room for others.
+    # Closing files to make room for others.
 
     def _close_excess(self) -> None:
         excess = len(self._open) + 1 - self._allowed
@@ -149,7 +149,7 @@ class PooledDisk:
             self._close_some(excess)
 
     def _close_some(self, count: int) -> None:
-        """Files that were not used since they were last looked at; where there is none, any that has a name."""
+        """Close files that were not used since the last look; where there are too few, any that can be opened again."""
         for may_close in (_is_clean_and_idle, _is_clean_and_idle, _has_name):
             looked_at = 0
             while count > 0 and looked_at < min(_MOST_LOOKED_AT, len(self._open)):
@@ -166,7 +166,7 @@ class PooledDisk:
                 count -= 1
 
     def _with_descriptors(self, work: Callable[[], T]) -> T:
-        """Carry out what needs a descriptor, if need be with those of files that can do without."""
+        """Do work that needs a descriptor; where there is none, close files of the pool and retry."""
         for _ in range(_ATTEMPTS):
             try:
                 return work()
@@ -188,7 +188,7 @@ class PooledDisk:
     # Names.
 
     def _keep(self, path: str) -> None:
-        """The name goes to somebody else: what is held under it now must not be looked for by it."""
+        """The name is about to be removed or reused: files that are held under it must not be opened by it again."""
         with self._lock:
             for held in list(self._by_folder.get(_folder_of(path), ())):
                 file = held()
@@ -210,7 +210,7 @@ class PooledDisk:
         file.has_lost_its_name = True
 
     def _renamed(self, source: str, target: str) -> None:
-        """Files go with their names, and with those of their folders."""
+        """Files follow the renaming, of themselves or of their folder."""
         moved = [held for held in self._by_folder.get(_folder_of(source), ()) if _path_of(held) == source]
         for held in moved:
             self._move(held, target)

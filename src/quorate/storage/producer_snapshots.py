@@ -1,4 +1,4 @@
-"""What a log knows of its producers, in a file and back: a snapshot, and the replay of the batches after it.
+"""The state of a log's producers, stored and restored: a snapshot file, and the replay of the batches after it.
 
 A snapshot has Kafka's format (version 1). It keeps the last batch of each producer, as Kafka's does, and where its open
 transaction began; the window of earlier batches comes back from the log. The replay also finds again which transactions
@@ -84,10 +84,10 @@ def _restore_entry(states: ProducerStates, fields: tuple[int, ...]) -> None:
 
 
 def rebuild_producers(disk: Disk, directory: str, segments: Segments, *, snapshot_up_to: Offset) -> ProducerStates:
-    """From the newest usable snapshot that is not above the offset. What was aborted since is in the indexes then.
+    """From the newest usable snapshot that is not above the offset. Adds to the indexes what was aborted since.
 
-    One below the first segment is of no use: what has happened between the two, the end of a transaction among it, was
-    deleted.
+    A snapshot below the first segment is of no use: the batches between the two, which may have ended a transaction,
+    were deleted.
     """
     offsets = offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT)
     for offset in reversed([offset for offset in offsets if segments.first.base_offset <= offset <= snapshot_up_to]):
@@ -101,7 +101,7 @@ def rebuild_producers(disk: Disk, directory: str, segments: Segments, *, snapsho
 def rebuild_from_what_is_sound(
     disk: Disk, directory: str, segments: Segments, log_end_offset: Offset, *, snapshot_up_to: Offset
 ) -> tuple[ProducerStates, bool]:
-    """The same without what is damaged, and whether nothing that was needed is."""
+    """The same, passing over damage; also returns whether there was none in what was needed."""
     try:
         return rebuild_producers(disk, directory, segments, snapshot_up_to=snapshot_up_to), True
     except (CorruptBatch, UnsupportedMagic):
@@ -144,7 +144,7 @@ def _replay_marker(states: ProducerStates, segment: Segment, position: int, head
 
 
 def _recall_windows(states: ProducerStates, segments: Segments, end: Offset) -> None:
-    """A snapshot knows one batch of each producer; a retry may be of an earlier one, near the end of the log."""
+    """Restore the window of recent batches: a snapshot has one batch of each producer, a retry may be of another."""
     if len(states) == 0:
         return
     recent = ProducerStates()
@@ -158,7 +158,7 @@ def _recall_windows(states: ProducerStates, segments: Segments, end: Offset) -> 
 
 
 def _last_bytes(segments: Segments, end: Offset) -> list[tuple[Segment, int, int]]:
-    """Where the last batches below ``end`` are, in order, about as much as producers can have in flight."""
+    """The ranges of the last batches below ``end``, in order, about as much as producers can have in flight."""
     pieces = []
     wanted_bytes = _IN_FLIGHT_BYTES
     for segment in reversed(segments.up_to(end)):

@@ -16,7 +16,7 @@ from quorate.storage.transactions import AbortedTransaction
 
 
 class UncheckedSegment(KafkaError):
-    """The segment is from an earlier life of the process: it has to be checked before anything in it counts."""
+    """The segment was written before the process started: it has to be checked before it is read."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path} is being checked")
@@ -32,7 +32,7 @@ class DamagedRecords(CorruptBatch):
 
 
 def require_checked(segment: Segment) -> None:
-    """Raises ``UncheckedSegment`` where the files may have rotted since somebody wrote or checked them."""
+    """Raises ``UncheckedSegment`` where the files may have been damaged since they were written or checked."""
     if not segment.is_checked or not segment.indexes_are_checked:
         raise UncheckedSegment(segment)
 

@@ -1,10 +1,10 @@
 """Opening a log after any end it may have had: clean, a killed process, a power cut.
 
-What is below the recovery point was synced with its indexes. It is not read here, and where it has rotted since the log
-opens all the same: whoever reads it has it checked first, unless it is to be trusted. From there on every batch is read
-and checked, and the log ends before the first that is torn, has a wrong CRC or does not follow the one before it.
-Segments above the recovery point must join without a hole: a file of theirs may have been lost, or an interrupted
-truncation may have removed some of them. When this module is done, everything that the log holds is durable.
+Everything below the recovery point was synced with its indexes. It is not read here, and the log opens even if it was
+damaged since: a segment is checked before it is first read, unless the disk is trusted. From the recovery point on
+every batch is read and checked, and the log ends before the first that is torn, has a wrong CRC or does not follow the
+one before it. Segments above the recovery point must join without a hole: one of their files may have been lost, or an
+interrupted truncation may have removed some of them. After recovery everything that the log holds is durable.
 """
 
 from itertools import zip_longest
@@ -51,7 +51,7 @@ LogT = TypeVar("LogT", bound=LogState)
 
 
 class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What recovery found, for the operator's log."""
+    """The findings of a recovery, for the operator's log."""
 
     scanned_from: Offset
     log_end_offset: Offset
@@ -88,16 +88,16 @@ class _Recovery:
         self._bases = offsets_of(names, LOG)
         self._transaction_indexes = frozenset(offsets_of(names, TRANSACTION_INDEX))
         log_start = self._stored_offset(LOG_START_CHECKPOINT)
-        # A log of ours stores its start before it makes a second segment. Without that, and with several, the folder
-        # was written by Apache Kafka, where the first segment tells the start and compaction leaves holes.
+        # Quorate stores a log's start before it makes a second segment. A folder with several segments and no stored
+        # start was written by Apache Kafka: there the first segment is the start, and compaction leaves holes.
         self._log_start_is_stored = log_start is not None or LOG_START_CHECKPOINT in self._repaired
         self._log_start = next(iter(self._bases), Offset(0)) if log_start is None else log_start
         recovery_point = self._stored_offset(RECOVERY_POINT_CHECKPOINT)
-        # Before there is one, the folder itself may not be durable.
+        # Without a segment, the folder itself may not be durable.
         self._is_new = recovery_point is None
         self._recovery_point = recovery_point or Offset(0)
         self._log_end = self._log_start
-        # Up to here the transaction indexes tell all that was aborted; the rest is found again by replaying the log.
+        # Up to here the transaction indexes are complete; the rest is found again by replaying the log.
         self._transactions_known_to = self._scanned_from
         self._damaged_indexes: list[TransactionIndex] = []
         self._trusted: list[Segment] = []
@@ -109,7 +109,7 @@ class _Recovery:
         self._reason: str | None = None
 
     def _stored_offset(self, name: str) -> Offset | None:
-        """None where there is none, or none that can be read: then all of the log is checked, or tells it."""
+        """None where there is no such file, or it is damaged: then the log itself has to tell."""
         try:
             return read_offset(self._disk, f"{self._directory}/{name}")
         except KafkaError:
@@ -134,9 +134,9 @@ class _Recovery:
         self._remove_strays()
 
     def _stand_in_for_a_missing_start(self) -> None:
-        """Where the first segment is gone an empty one has its place: its records are damaged, and not deleted.
+        """Put an empty segment in the place of a lost first one: its records are damaged, and were not deleted.
 
-        The start of a log is durable before a segment below it is removed.
+        They cannot have been deleted, since a new start of the log is durable before a segment below it is removed.
         """
         first = next(iter(self._bases), None)
         if first is not None and self._log_start_is_stored and self._log_start < first <= self._recovery_point:
@@ -162,7 +162,7 @@ class _Recovery:
             # A process that was killed may have written it and not made it durable.
             durability.note_written(f"{self._directory}/{PARTITION_METADATA}")
         if epochs.entries() != self._epochs_in_file:
-            # Those that the scan has found must be in the file before the recovery point passes them.
+            # Epochs that the scan has found must be in the file before the recovery point passes them.
             durability.note_epochs(epochs.entries())
         state = log_type(
             disk=self._disk,
@@ -184,7 +184,7 @@ class _Recovery:
         return state
 
     def _producers(self, segments: Segments) -> tuple[ProducerStates, bool]:
-        """What the log knows of its producers, and whether nothing that has rotted was needed for that."""
+        """The producers of the log, and whether they are complete: no damaged batch was needed."""
         snapshot_up_to = min(self._transactions_known_to, self._log_end)
         if self._trusts_disk:
             return rebuild_producers(self._disk, self._directory, segments, snapshot_up_to=snapshot_up_to), True
@@ -225,9 +225,9 @@ class _Recovery:
         return segment.base_offset <= self._scanned_from
 
     def _check_transactions(self, segment: Segment, *, is_active: bool = False) -> None:
-        """Keep of the segment's transaction index what is below the recovery point, if that is whole.
+        """Keep the entries of the segment's transaction index below the recovery point, if the index is whole.
 
-        The checksums of an active segment tell of it as it was closed. Later, when it has grown, nothing would.
+        The checksums of an active segment describe it as it was closed; they say nothing once it has grown.
         """
         if segment.base_offset not in self._transaction_indexes:
             return
@@ -238,7 +238,7 @@ class _Recovery:
         elif index.is_usable() and not (is_active and self._has_changed_since_close(segment)):
             index.truncate_to(self._recovery_point)
         else:
-            # The file stays until all of it is known again: without it, nobody would look for what it should hold.
+            # The file stays until its content is known again: without it, nothing would show that it is missing.
             index.forget()
             self._damaged_indexes.append(index)
             self._transactions_known_to = min(self._transactions_known_to, segment.base_offset)
@@ -264,7 +264,7 @@ class _Recovery:
         self._scanned.append(segment)
 
     def _ends_before_its_start(self) -> bool:
-        """Whether what is left was deleted, and what came after it up to the start of the log is gone already."""
+        """Whether everything that is left lies below the start of the log."""
         kept = self._trusted + self._scanned
         if not kept or kept[-1].base_offset >= self._log_start:
             return False
@@ -275,7 +275,7 @@ class _Recovery:
         try:
             return read_epochs(self._disk, f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}")
         except KafkaError:
-            return None  # Damaged: the batches tell.
+            return None  # Damaged: the epochs come from the batches.
 
     def _note_epoch(self, header: BatchHeader) -> None:
         epoch = header.partition_leader_epoch
@@ -283,9 +283,9 @@ class _Recovery:
             self._scanned_epochs.append((epoch, header.base_offset))
 
     def _start_over(self) -> None:
-        """The log's start is durable but the records up to it are not: it is empty and starts where it should."""
+        """The log's start is durable but the records up to it are not: the log becomes empty and starts there."""
         self._drop(self._trusted + self._scanned)
-        # A transaction that a snapshot has open may have ended in what is lost, and will not end again.
+        # A transaction that is open in a snapshot may have ended in what is lost, and would never end.
         remove_snapshots(self._disk, self._directory, above=Offset(-1))
         self._trusted, self._scanned, self._scanned_epochs = [], [], []
         self._log_end = self._log_start
@@ -297,7 +297,7 @@ class _Recovery:
             segment.remove()
 
     def _remove_strays(self) -> None:
-        """Indexes whose log is gone would be taken for those of the next segment with that base offset."""
+        """Remove indexes without a log: they would be taken for those of the next segment with that base offset."""
         kept = {segment.base_offset for segment in self._trusted + self._scanned}
         for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, CHECKSUMS):
             for offset in offsets_of(self._disk.list_directory(self._directory), suffix):
@@ -309,7 +309,7 @@ class _Recovery:
         return Segment(self._disk, self._directory, self._log_end, is_new=True)
 
     def _epochs(self, log_start: Offset) -> LeaderEpochCache:
-        """The stored ones for what is trusted, those of the batches for the rest; none that has no batch."""
+        """The stored epochs for what was not checked, those of the batches for the rest; none without a batch."""
         epochs = LeaderEpochCache(self._stored_epochs())
         first_scanned = self._scanned_epochs[0][1] if self._scanned_epochs else self._scanned_from
         epochs.truncate_from_end(min(first_scanned, self._scanned_from))

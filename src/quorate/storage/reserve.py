@@ -1,7 +1,7 @@
-"""Room that is kept for what must never fail for want of it: votes, the metadata log, checkpoints.
+"""Disk space held back for writes that must not fail on a full disk: votes, the metadata log, checkpoints.
 
-A file of real blocks beside the logs. Where the volume turns out to be full, the file is removed and the write is tried
-again: it finds the room that the file had. Records of partitions get none of it.
+The reserve is a file of real blocks beside the logs. Where the volume turns out to be full, the file is removed and the
+write is retried in the room that it had. Records of partitions get none of it.
 """
 
 import posixpath
@@ -23,11 +23,11 @@ class Reserve:
         self._disk = disk
         self._path = f"{data_dir}/{FILE_NAME}"
         self._lock = threading.Lock()
-        #: What it holds back at present; 0 once it was given up.
+        #: The bytes held back at present; 0 once the reserve was given up.
         self.held_bytes = 0
 
     def find(self) -> None:
-        """At the start: what an earlier life has held back counts, and may be needed at once."""
+        """On start: adopt the reserve of an earlier start; it may be needed at once."""
         try:
             file = self._disk.open(self._path)
         except FileNotFoundError:

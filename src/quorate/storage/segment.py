@@ -22,7 +22,7 @@ from quorate.storage.transactions import TransactionIndex
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _MAX_NEXT_READS = 64
 NO_TIMESTAMP = -1
-#: In place of how much of a segment is summed up: its checksums are right for the log, and no longer for its indexes.
+#: A value of ``summed_up_bytes``: the checksums are right for the log, and no longer for its indexes.
 INDEXES_CHANGED = -1
 
 
@@ -81,12 +81,12 @@ class Segment:
         # Whether the last entry of the time index is the highest timestamp of the segment.
         self.is_sealed = False
         self.checksums_path = path_of(directory, base_offset, CHECKSUMS + suffix)
-        # How much of the log the checksums beside it tell of. For a segment from before, as far as anybody knows.
+        # How many bytes of the log the stored checksums cover; after a restart, as far as is known.
         self.summed_up_bytes = 0
-        # Whether the log, or its indexes, were written or checked in this life of the process.
+        # Whether the log, or its indexes, were written or checked since the process started.
         self.is_checked = True
         self.indexes_are_checked = True
-        # What has rotted, in order.
+        # The damaged ranges, in order.
         self.damage: tuple[DamagedRange, ...] = ()
         self.offset_index = OffsetIndex(
             disk, path_of(directory, base_offset, OFFSET_INDEX + suffix), base_offset, is_new=is_new
@@ -105,7 +105,7 @@ class Segment:
         # None until asked for: a segment that was closed has it as the last entry of its time index.
         self._max_timestamp: MaxTimestamp | None = MaxTimestamp(NO_TIMESTAMP, base_offset) if is_new else None
         self._bytes_since_entry = 0
-        # Base offset to position of batches before which a reader stopped: it will most likely go on there.
+        # Base offset to position of batches before which a reader stopped, and will most likely continue.
         self._next_reads: dict[Offset, int] = {}
 
     @property
@@ -123,11 +123,11 @@ class Segment:
         return self._file is not None or self.size_bytes > 0
 
     def holds(self, offset: Offset) -> bool:
-        """Whether the offset can be told relative to the base, as the indexes do."""
+        """Whether the offset, relative to the base, fits into an index entry."""
         return offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
     def note(self, batch: PlacedBatch, position: int, index_interval_bytes: int) -> None:
-        """Take in a batch that stands in the file at ``position``, which is the end of what was noted before."""
+        """Take account of a batch that was written at ``position``, the end of the batches noted before."""
         known = self._max_timestamp or self.max_timestamp()
         if batch.max_timestamp > known.timestamp_ms:
             self._max_timestamp = known = MaxTimestamp(batch.max_timestamp, batch.last_offset)
@@ -152,7 +152,7 @@ class Segment:
         self._next_reads.clear()
 
     def reset(self) -> None:
-        """Forget all that is known of the content, to note it anew from its start."""
+        """Forget all that is known of the content, to note it again from the start."""
         self.offset_index.reset()
         self.time_index.reset()
         self._next_reads.clear()
@@ -163,7 +163,7 @@ class Segment:
         self._bytes_since_entry = 0
 
     def forget_from(self, offset: Offset) -> None:
-        """Drop from the indexes what is at or above ``offset``, and look up the highest timestamp anew when asked."""
+        """Drop index entries at or above ``offset``; the highest timestamp is looked up again when it is needed."""
         self._next_reads.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -174,7 +174,7 @@ class Segment:
             self._first_timestamp = None
 
     def reopen(self) -> None:
-        """Go on with a sealed segment whose indexes are right: the last entry of the time index is the highest."""
+        """Append to a sealed segment whose indexes are right: the last entry of the time index is the highest."""
         last = self.time_index.last()
         self._max_timestamp = MaxTimestamp(*last) if last else MaxTimestamp(NO_TIMESTAMP, self.base_offset)
         self._next_reads.clear()
@@ -219,7 +219,7 @@ class Segment:
         return self.headers_between(position, self.size_bytes)
 
     def headers_between(self, position: int, limit: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Of the sound batches that start there; empty, without a file, where nothing can."""
+        """Position and header of the sound batches that start in the range; does not open the file if it is empty."""
         if position >= limit:
             return iter(())
         if self.damage:
@@ -228,7 +228,7 @@ class Segment:
         return scan_headers(self.file, position, limit)
 
     def position_of(self, offset: Offset) -> int:
-        """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
+        """The start of the first batch that ends at or after ``offset``; the end of the file if there is none."""
         known = self._next_reads.get(offset)
         if known is not None:
             return known
@@ -238,10 +238,11 @@ class Segment:
         return self.size_bytes
 
     def position_for_time(self, timestamp_ms: int) -> int:
-        """Where to start looking for the first batch that reaches the time; few batches before it.
+        """A position from which to look for the first batch that reaches the time, few batches before it.
 
-        Each entry of the time index was made with one of the offset index, and tells all that was highest by then: no
-        batch reaches the time before the last entry of the offset index that stands before the next time that does.
+        Each entry of the time index was made together with one of the offset index, and holds the highest time so far.
+        So the first entry that reaches the time bounds the search from above, and the entry of the offset index before
+        it bounds the search from below.
         """
         reached_by = self.time_index.first_from(timestamp_ms)
         if reached_by is None:
@@ -255,15 +256,15 @@ class Segment:
         self._next_reads[base_offset] = position
 
     def forget_reads(self) -> None:
-        """What readers were told of positions no longer holds."""
+        """Forget the positions at which readers stopped: they are no longer valid."""
         self._next_reads.clear()
 
     def files(self) -> list[DiskFile]:
-        """What must be synced to make a sealed segment durable."""
+        """The files to sync to make a sealed segment durable."""
         return [self.file, self.offset_index.file, self.time_index.file, *self.transaction_index.files()]
 
     def sound_until(self, position: int) -> int:
-        """Where the first damaged range after the position starts; the end of the file if there is none."""
+        """The start of the first damaged range after the position; the end of the file if there is none."""
         return next((damaged.start for damaged in self.damage if damaged.start >= position), self.size_bytes)
 
     def stored_checksums(self) -> SegmentChecksums | None:
@@ -276,19 +277,19 @@ class Segment:
         return transactions_match(checksums, self._disk, self._directory, self.base_offset)
 
     def drop_checksums(self) -> None:
-        """Before what they tell of changes."""
+        """Remove the checksums; must be called before the files change that they cover."""
         self.summed_up_bytes = 0
         self._disk.remove(self.checksums_path)
 
     def release(self) -> None:
-        """Let go of the open files."""
+        """Close the files."""
         self._file = None
         self.offset_index.release()
         self.time_index.release()
         self.transaction_index.release()
 
     def remove(self) -> None:
-        """Remove the files by name; who reads them goes on undisturbed. Not durable until the folder is synced."""
+        """Remove the files by name; present readers are not disturbed. Not durable until the folder is synced."""
         self.release()
         self._disk.remove(self.offset_index.path)
         self._disk.remove(self.time_index.path)
@@ -338,7 +339,7 @@ class Segments:
         return self._segments[bisect_right(self._bases, offset) :]
 
     def next_base_after(self, segment: Segment) -> Offset | None:
-        """Where the segment after this one starts; None for the active one."""
+        """The base offset of the segment after this one; None for the active one."""
         index = bisect_right(self._bases, segment.base_offset)
         return self._bases[index] if index < len(self._bases) else None
 
@@ -355,7 +356,7 @@ class Segments:
         self._bases.append(segment.base_offset)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put ``new`` where ``old``, which stand next to each other, have been."""
+        """Replace the ``old`` segments, which are neighbours, by the ``new`` ones."""
         first = bisect_left(self._bases, old[0].base_offset)
         self._segments[first : first + len(old)] = new
         self._bases[first : first + len(old)] = [segment.base_offset for segment in new]

@@ -1,8 +1,21 @@
-"""Checking a segment against its checksums and its own batches, and what follows for the log.
+"""Checking a segment against its checksums and its own batches, and applying the result to the log.
 
-The check itself runs in a worker thread, in steps that somebody paces, on a handle of the file and a copy of what is
-known: it changes nothing. ``note_check`` belongs to the loop's thread. What it says is about the segment as it was:
-where the log has been cut meanwhile, or the segment replaced, it says nothing any more.
+The check itself runs in a worker thread, in steps that the caller paces, on a handle of the file and a copy of what is
+known: it changes nothing. ``note_check`` belongs to the loop's thread. The result is about the segment as it was: it is
+discarded where the log was truncated meanwhile, or the segment replaced.
+
+=================  ============================================  ==============================================
+a segment          becomes so                                    and is
+=================  ============================================  ==============================================
+unchecked          when the log is opened and the disk is not    not read: readers get ``UncheckedSegment`` and
+                   trusted                                       wait for its check
+sound              when it is written, or a check finds nothing  read
+with bad indexes   when a check finds that they do not match     not read until they are made from the log
+damaged            when a check finds damaged ranges             read outside of them; inside, readers get
+                                                                 ``DamagedRecords``
+=================  ============================================  ==============================================
+
+A repair puts a new segment in the place of one with damage or bad indexes (``segment_repair``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,9 +52,9 @@ class CheckedSegment(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: Offset
     #: Whether it has grown since it was last closed or sealed: then its indexes are not whole in their files.
     is_growing: bool
-    #: What is stored of its indexes so far, offset and time, where that is known.
+    #: Size and CRC of what is stored of its offset and time index so far, where that is known.
     stored_indexes: tuple[tuple[int, int] | None, tuple[int, int] | None]
-    #: Whether its indexes were written or checked in this life of the process.
+    #: Whether its indexes were written or checked since the process started.
     indexes_are_checked: bool
     epochs: Sequence[EpochStart]
     may_have_holes: bool
@@ -86,7 +99,7 @@ class SegmentCheck:
         subject = self.subject
         known = read_checksums(self._disk, subject.directory, subject.base_offset)
         if known is not None and known.log_size_bytes > subject.size_bytes:
-            known = None  # It tells of a log that was cut since.
+            known = None  # The log was truncated since they were written.
         suspect: list[tuple[int, int]] = []
         if known is not None:
             yield from damaged_chunks(known, subject.file, suspect)
@@ -100,7 +113,7 @@ class SegmentCheck:
         )
 
     def _extent(self, known: SegmentChecksums | None, suspect: list[tuple[int, int]]) -> LogExtent:
-        """All of the log where something is wrong or nothing is known; otherwise what was written since."""
+        """All of the log where a checksum does not match or there is none; otherwise what was written since."""
         subject = self.subject
         summed_up = known is not None and not suspect
         return LogExtent(
@@ -119,7 +132,7 @@ class SegmentCheck:
             of_offsets, of_times = subject.stored_indexes
             return stored_match(self._disk, subject.directory, subject.base_offset, of_offsets, of_times)
         if known is None or known.log_size_bytes != subject.size_bytes:
-            return subject.indexes_are_checked  # Nothing tells what the files should be.
+            return subject.indexes_are_checked  # It is unknown what the files should hold.
         return indexes_match(known, self._disk, subject.directory, subject.base_offset)
 
     def _transactions_are_sound(self, known: SegmentChecksums | None) -> bool:
@@ -132,7 +145,7 @@ class SegmentCheck:
 
 
 def begin_check(state: LogState, segment: Segment) -> SegmentCheck:
-    """To be carried out in a worker thread, and then noted."""
+    """A check to run in a worker thread, and to note afterwards."""
     return SegmentCheck(state.disk, subject_of(state, segment))
 
 
@@ -161,7 +174,7 @@ def is_current(state: LogState, subject: CheckedSegment) -> bool:
 
 
 def note_check(state: LogState, check: SegmentCheck) -> bool:
-    """Take over what was found; False where the log has changed so that it says nothing any more."""
+    """Apply the result; False where it is discarded, because the log has changed meanwhile."""
     subject, report = check.subject, check.report
     assert report is not None
     if not is_current(state, subject):
@@ -181,7 +194,7 @@ def note_check(state: LogState, check: SegmentCheck) -> bool:
 def sum_up(state: LogState, segment: Segment, end_offset: Offset) -> None:
     """Store the checksums of a segment whose files are complete, if there are none of all of it.
 
-    What was found in the files and never checked is not summed up: that would vouch for what may have rotted.
+    Files that were never checked are not summed up: checksums of damaged files would make them seem sound.
     """
     if segment.summed_up_bytes == segment.size_bytes or segment.damage or not segment.indexes_are_checked:
         return
@@ -193,7 +206,7 @@ def sum_up(state: LogState, segment: Segment, end_offset: Offset) -> None:
 
 
 def begin_summing(state: LogState, segment: Segment) -> SummedLog | None:
-    """For ``write_checksums`` in a worker thread; None where there is nothing to do for a segment that was checked."""
+    """The argument of ``write_checksums`` for a worker thread; None where no checksums are to be written."""
     end_offset = state.segments.next_base_after(segment)
     is_sound = segment.is_checked and segment.indexes_are_checked and not segment.damage
     if end_offset is None or not is_sound or segment.summed_up_bytes == segment.size_bytes:
@@ -202,7 +215,7 @@ def begin_summing(state: LogState, segment: Segment) -> SummedLog | None:
 
 
 def note_summed(state: LogState, segment: Segment) -> None:
-    """The checksums were stored. Where another segment has its place by now, they are not of that one."""
+    """The checksums were stored. If another segment has taken its place since, they are not about that one."""
     current = state.segments.holding(segment.base_offset)
     if current is segment:
         segment.summed_up_bytes = segment.size_bytes

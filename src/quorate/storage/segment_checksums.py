@@ -1,9 +1,9 @@
 """Checksums of a segment's files, kept beside it in a small file of their own.
 
-The CRC of a batch covers neither its base offset nor its leader epoch, and an index has none at all. So what was
-written is summed up once it no longer changes: the log in chunks, so that damage can be told to a place, and each index
-as a whole. All of it is about the first bytes of a file, which may have grown since. The file is made when a segment is
-closed, compacted or scrubbed; where it is missing, a segment is checked by what its batches tell.
+The CRC of a batch covers neither its base offset nor its leader epoch, and an index has none at all. So the
+files are summed up once they no longer change: the log in chunks, so that damage can be located, and each index as a
+whole. A checksum covers the first bytes of a file, which may have grown since. The checksum file is written when a
+segment is closed, compacted or scrubbed; where it is missing, a segment is checked by its batches alone.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Checksum(msgspec.Struct, frozen=True, array_like=True):
 
 class SegmentChecksums(msgspec.Struct, frozen=True, array_like=True):
     version: int
-    #: How much of the log file is summed up, and the offset that comes after it.
+    #: How many bytes of the log file are summed up, and the offset after them.
     log_size_bytes: int
     end_offset: int
     log_chunks: list[int]
@@ -48,7 +48,7 @@ class SummedLog(msgspec.Struct, frozen=True, kw_only=True):
     base_offset: Offset
     size_bytes: int
     end_offset: Offset
-    #: What the names of its files end in, while it is being made.
+    #: The suffix of its files while they are being made.
     suffix: str = ""
     #: The same for its index of aborted transactions, which may be in place already.
     transactions_suffix: str = ""
@@ -58,7 +58,7 @@ class SummedLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_checksums(disk: Disk, log: SummedLog, known: SegmentChecksums | None = None) -> None:
-    """Sum up the files of a segment. What is known of the log already is continued, not read again."""
+    """Sum up the files of a segment. ``known`` checksums of the log are continued; that part is not read again."""
     checksums = SegmentChecksums(
         version=_VERSION,
         log_size_bytes=log.size_bytes,
@@ -92,7 +92,7 @@ def _sum_up_log(disk: Disk, log: SummedLog, known: SegmentChecksums | None) -> l
 
 
 def read_checksums(disk: Disk, directory: str, base_offset: Offset) -> SegmentChecksums | None:
-    """None where there is no such file, or one that is damaged itself."""
+    """None where there is no such file, or it is damaged itself."""
     content = _content(disk, path_of(directory, base_offset, CHECKSUMS))
     return None if content is None else decode(content)
 
@@ -125,7 +125,7 @@ def _chunks(file: DiskFile, size_bytes: int, start: int = 0) -> Iterator[list[in
 
 
 def damaged_chunks(checksums: SegmentChecksums, file: DiskFile, found: list[tuple[int, int]]) -> Iterator[int]:
-    """Find where, from and to, the log is not what was summed up; yields now and then how many bytes were read."""
+    """Find the ranges of the log whose checksums do not match; yields from time to time how many bytes were read."""
     index = 0
     for sums in _chunks(file, checksums.log_size_bytes):
         for crc in sums:

@@ -1,6 +1,7 @@
-"""Bringing one segment back from its own log file: cut off at the first bad batch, its indexes judged and made anew.
+"""Recovering one segment from its own log file: cut off before the first bad batch, its indexes checked or rebuilt.
 
-Recovery does so from the recovery point on, and wherever the stored indexes are not what they should be.
+``recover_segment`` checks the batches from the recovery point on. The other functions judge the stored indexes of a
+segment whose content is trusted, and rebuild them from its headers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from quorate.storage.segment import INDEXES_CHANGED, PlacedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
 
 _BASE_OFFSET_BYTES = 8
-#: Where a log may end whose end is not known.
+#: For a log whose end is not known.
 _NO_END = Offset(2**63 - 1)
 
 
@@ -37,9 +38,9 @@ def recover_segment(
 ) -> ScanResult:
     """Leave good batches only, indexed and durable. ``on_batch`` sees each batch that was checked.
 
-    No CRC covers the leader epoch of a batch. Where ``stored_epochs`` are given they tell those of all that is durable.
+    No CRC covers the leader epoch of a batch. Where ``stored_epochs`` are given, a batch of another epoch ends the log.
 
-    Below the recovery point everything was durable: what cannot be read there is damage, not the end of the log.
+    Below the recovery point everything was durable: unreadable bytes there are damage, not the end of the log.
     """
     file_size = segment.file.size()
     known = _stored_checksums(segment, file_size)
@@ -48,7 +49,7 @@ def recover_segment(
     else:
         next_offset = _skip_trusted(segment, file_size, recovery_point, index_interval_bytes)
     checked_from = segment.size_bytes
-    # Where nothing is left of what was durable, there is something to find.
+    # A segment that should hold durable batches and has none still has to be checked.
     segment.is_checked = checked_from == 0 and segment.base_offset >= recovery_point
     reason = None
     try:
@@ -67,15 +68,15 @@ def recover_segment(
         segment.cut(segment.size_bytes)
     else:
         if segment.size_bytes > checked_from:
-            segment.file.sync()  # A killed process leaves data that is whole, but perhaps not on the disk yet.
+            segment.file.sync()  # A killed process leaves whole batches that may not be on the disk yet.
         if segment.base_offset < recovery_point:
-            # Offsets below were given out, also those whose records were compacted away: never a second time.
+            # Offsets below were assigned, perhaps to records that were compacted away: never a second time.
             next_offset = max(next_offset, recovery_point)
     return ScanResult(end_offset=next_offset, truncated_bytes=file_size - segment.size_bytes, reason=reason)
 
 
 def _stored_checksums(segment: Segment, file_size: int) -> SegmentChecksums | None:
-    """What a usable file of them says; one that tells of another log than this is removed."""
+    """The stored checksums, if they fit the log; a file that does not is removed."""
     known = segment.stored_checksums()
     if known is None or known.log_size_bytes > file_size:
         segment.drop_checksums()
@@ -85,7 +86,7 @@ def _stored_checksums(segment: Segment, file_size: int) -> SegmentChecksums | No
 
 
 def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offset, index_interval_bytes: int) -> Offset:
-    """The log was closed at ``end_offset``: whatever has happened to it since, its batches end where they ended."""
+    """Skip what the checksums cover. The log was closed at ``end_offset``, even if it was damaged since."""
     if segment.indexes_match(known):
         segment.size_bytes = known.log_size_bytes
         segment.offset_index.keep_first_bytes(known.offset_index.size_bytes, known.offset_index.crc)
@@ -100,7 +101,7 @@ def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offse
 def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset, index_interval_bytes: int) -> Offset:
     """Set the segment to what is below ``recovery_point``, noted anew; return the lowest offset that may follow.
 
-    Nothing tells whether its indexes are still what was stored, and after a crash they may be torn.
+    Its stored indexes are not used: after a crash they may be torn.
     """
     position, end_offset = _trusted_part(segment, file_size, recovery_point)
     segment.damage = ()
@@ -114,7 +115,7 @@ def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset, inde
 
 
 def _trusted_part(segment: Segment, file_size: int, recovery_point: Offset) -> tuple[int, Offset]:
-    """Where the batches below ``recovery_point`` end in the file, and the offset that comes after them."""
+    """The end in the file of the batches below ``recovery_point``, and the offset after them."""
     if segment.base_offset >= recovery_point:
         return 0, segment.base_offset
     sound_end, following, next_sound = 0, segment.base_offset, file_size
@@ -123,21 +124,21 @@ def _trusted_part(segment: Segment, file_size: int, recovery_point: Offset) -> t
             next_sound = position
             break
         if header.next_offset > recovery_point:
-            return 0, segment.base_offset  # Whatever this is, it is not what was trusted.
+            return 0, segment.base_offset  # A batch across the recovery point: not what was trusted.
         sound_end, following = position + header.size_bytes, header.next_offset
-    # What cannot be read comes after what is trusted if all of that is there, or if its header says so.
+    # The first unreadable bytes lie after the trusted batches if all of those are there, or if their offset says so.
     is_all = following == recovery_point or _base_offset_at(segment, sound_end) >= recovery_point
     return (sound_end if is_all else next_sound), recovery_point
 
 
 def _base_offset_at(segment: Segment, position: int) -> int:
-    """What the first bytes there say, be they of a whole batch or of what is left of one."""
+    """The base offset in the first bytes there, of a whole batch or of the rest of one."""
     content = segment.file.read(position, _BASE_OFFSET_BYTES)
     return int.from_bytes(content, signed=True) if len(content) == _BASE_OFFSET_BYTES else -1
 
 
 def _readable_headers(segment: Segment, file_size: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The headers in the file, passing over what cannot be read."""
+    """The headers in the file, without those that cannot be read."""
     segment.size_bytes = file_size
     find_unreadable(segment, _NO_END)
     return segment.headers_from(0)
@@ -158,7 +159,7 @@ def indexes_are_usable(segment: Segment, end: Offset) -> bool:
 
 
 def seal(segment: Segment, end: Offset, index_interval_bytes: int) -> None:
-    """Seal the active segment; what has rotted of its stored indexes is made anew first."""
+    """Seal the active segment; indexes that are damaged in their files are rebuilt first."""
     if not (segment.offset_index.is_as_stored and segment.time_index.is_as_stored):
         note_stored_batches(segment, segment.size_bytes, end, index_interval_bytes)
         if segment.summed_up_bytes:
@@ -175,7 +176,7 @@ def rebuild_indexes(segment: Segment, end: Offset, index_interval_bytes: int) ->
 
 
 def note_stored_batches(segment: Segment, size_bytes: int, end: Offset, index_interval_bytes: int) -> None:
-    """Note anew what stands in the file, up to ``size_bytes`` and ``end``, and pass over what has rotted."""
+    """Note again all sound batches in the file, up to ``size_bytes`` and ``end``."""
     segment.size_bytes = size_bytes
     find_unreadable(segment, end)
     placed = [(position, PlacedBatch.of(header)) for position, header in segment.headers_from(0)]
@@ -186,7 +187,7 @@ def note_stored_batches(segment: Segment, size_bytes: int, end: Offset, index_in
 
 
 def find_unreadable(segment: Segment, end: Offset) -> bool:
-    """Note as damaged what keeps the headers from being read one after the other; whether there is anything."""
+    """Note as damaged what keeps the headers from being read one after the other; returns whether there is any."""
     if segment.damage:
         return True
     if _headers_follow(segment, end):
@@ -248,7 +249,7 @@ def _ends_later_than(segment: Segment, timestamp_ms: int, end: Offset) -> bool:
             if header.base_offset < end and header.max_timestamp > timestamp_ms:
                 return True
             if header.next_offset >= end:
-                return False  # Without a look at what follows, which may be torn.
+                return False  # What follows may be torn, and is not read.
     except (CorruptBatch, UnsupportedMagic):
         return True
     return False

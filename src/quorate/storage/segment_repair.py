@@ -1,11 +1,11 @@
-"""Making the damaged files of a segment anew: from what is sound of them, and from another replica.
+"""Repairing the damaged files of a segment: from what is sound of them, and from another replica.
 
 ``plan_repair`` and ``install`` belong to the loop's thread, ``repair`` to a worker's. It reads through handles of its
 own and writes only files that the log does not know yet. A log that has damage is written again, whole, and takes the
 place of the old one as a compacted segment does; its sound batches stay as they are, byte for byte. Damaged indexes are
 made from the log, and aborted transactions by replaying it.
 
-``Replacement`` judges the batches of another replica. An epoch has one leader, which gives an offset once: a batch of
+``Replacement`` judges the batches of another replica. An epoch has one leader, which assigns an offset once: a batch of
 the right offset and epoch, whose CRC is right, is the one that was here.
 """
 
@@ -51,14 +51,14 @@ class RepairPlan(msgspec.Struct, frozen=True, kw_only=True):
 class RepairedSegment(msgspec.Struct, frozen=True, kw_only=True):
     plan: RepairPlan
     made: Segment
-    #: Whether the log was written anew, or only what is made from it.
+    #: Whether the log file was written again, or only the indexes.
     has_log: bool
 
 
 def plan_repair(state: LogState, segment: Segment, report: SegmentReport) -> RepairPlan:
-    """What ``repair`` needs to make the segment's files anew in a worker thread.
+    """The plan for ``repair``, which runs in a worker thread.
 
-    The active segment is closed first: what is put in its place must not grow meanwhile.
+    The active segment is rolled first: a segment must not grow while it is repaired.
     """
     if segment is state.segments.active:
         roll(state)
@@ -76,12 +76,12 @@ def plan_repair(state: LogState, segment: Segment, report: SegmentReport) -> Rep
 def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[FilePart] | None) -> RepairedSegment:
     """Make everything aside, durably; ``replacements`` hold the batches that belong in each damaged range, in order.
 
-    Without them only what is made from the log is made anew, of its sound batches; what is damaged stays so.
+    Without them only the indexes are made, from the sound batches of the log; damaged ranges stay damaged.
     """
     subject = plan.subject
     has_log = bool(plan.damage) and replacements is not None
     made = Segment(disk, subject.directory, subject.base_offset, is_new=True, suffix=CLEANED)
-    made.remove()  # What an earlier attempt may have left.
+    made.remove()  # An earlier attempt may have left it.
     if has_log:
         made.create()
         for piece in _pieces(plan, replacements or ()):
@@ -124,7 +124,7 @@ def install(state: LogState, repaired: RepairedSegment) -> bool:
 
 
 def _pieces(plan: RepairPlan, replacements: Sequence[FilePart]) -> list[FilePart]:
-    """Parts of the old log, and what comes between them."""
+    """Ranges of the old log, and the replacements between them."""
     old = plan.subject.file
     pieces: list[FilePart] = []
     position = 0
@@ -185,17 +185,17 @@ def _summed(subject: CheckedSegment, made: Segment) -> SummedLog:
 
 
 class Replacement:
-    """The batches of one damaged range, as they come."""
+    """Collects the batches of one damaged range, in order."""
 
     def __init__(self, damaged: DamagedRange, epochs: Sequence[EpochStart], *, may_have_holes: bool) -> None:
         self._damaged = damaged
         self._epochs = epochs
         self._may_have_holes = may_have_holes
-        #: What is wanted next.
+        #: The offset that has to come next.
         self.next_offset = damaged.first_offset
 
     def take(self, records: Buffer) -> memoryview:
-        """The part of the records that belongs in the range; ``CorruptBatch`` where they are not what was there."""
+        """The batches among these that belong in the range; ``CorruptBatch`` where they cannot be what was there."""
         view = memoryview(records)
         first, end = len(view), 0
         for position, header in read_batches(view):
@@ -222,7 +222,7 @@ class Replacement:
         return self.next_offset >= self._damaged.end_offset
 
     def end(self) -> None:
-        """The other replica has no more of the range; ``CorruptBatch`` where it cannot be all."""
+        """The other replica has no more of the range; ``CorruptBatch`` where batches are missing."""
         if not self.is_complete and not self._may_have_holes:
             raise CorruptBatch(f"the records from {self.next_offset} on are not there")
         self.next_offset = Offset(max(self.next_offset, self._damaged.end_offset))

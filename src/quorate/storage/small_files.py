@@ -1,7 +1,7 @@
-"""The small files beside a log, checked against what the log knows, and made anew where they have rotted.
+"""The small files beside a log, checked and, where they are damaged, written again from memory.
 
-Everything that they say is in memory while the log is open, except for the snapshots of producers at the starts of
-segments. A snapshot that is damaged is removed: whoever would have used it replays the log from an earlier one.
+Their content is in memory while the log is open, except for the snapshots of producers at the starts of segments. A
+damaged snapshot is removed: the log is then replayed from an earlier one.
 """
 
 from collections.abc import Callable, Sequence

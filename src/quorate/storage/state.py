@@ -67,7 +67,7 @@ class LogState:
         self.segments = segments
         self.epoch_cache = epoch_cache
         self.producers = producers
-        # False where a part of the log has rotted that they had to be read from: they are once it is repaired.
+        # False while a part of the log is damaged that the producers' state should have come from.
         self.producers_are_complete = True
         self.durability = durability
         self.log_start_offset = log_start_offset
@@ -76,12 +76,12 @@ class LogState:
         self.recent = RecentBatches(log_end_offset)
         self._cleaned_up_to: Offset | None = None
         self._recently_read: list[Segment] = []
-        self.truncations = 0  # How often the end of the log was taken away.
-        # Set for good when the disk failed in a way that leaves unknown what it holds.
+        self.truncations = 0  # Number of truncations so far.
+        # Set for good when the disk has failed and it is unknown what it holds.
         self.failure: OSError | None = None
 
     def keep_open(self, segment: Segment) -> None:
-        """A closed segment is being read: keep its files and index at hand, and let go of one that was long ago."""
+        """A segment that is not active is being read: keep its files open, and release the one read longest ago."""
         if segment in self._recently_read:
             return
         self._recently_read.append(segment)
@@ -91,25 +91,25 @@ class LogState:
                 oldest.release()
 
     def tail(self) -> LogTail:
-        """The end offset first: what is below it is then in this file, or in one that was sealed before."""
+        """The end of the log for a sync. The offset is read first: what is below it is in this file or a sealed one."""
         end_offset = self.log_end_offset
         active = self.segments.active
         return LogTail(end_offset, active.file if active.is_created else None)
 
     def store_log_start(self, offset: Offset) -> None:
-        """Make the start of the log durable: from here on it is this one, also after a crash."""
+        """Make the start of the log durable."""
         self.durability.make_folder_durable()
         write_offset(self.disk, f"{self.directory}/{LOG_START_CHECKPOINT}", offset)
         self.log_start_is_stored = True
 
     @property
     def cleaned_up_to(self) -> Offset:
-        """Below, the log was compacted. Read when it is first asked for: most logs are never compacted."""
+        """The log was compacted below. Read from its file when first needed: most logs are never compacted."""
         if self._cleaned_up_to is None:
             try:
                 stored = read_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}")
             except KafkaError:
-                stored = None  # Damaged: another round of compaction finds out.
+                stored = None  # Damaged: costs another round of compaction.
             self._cleaned_up_to = min(stored or Offset(0), self.log_end_offset)
         return self._cleaned_up_to
 
@@ -119,7 +119,7 @@ class LogState:
         return self.config.compacts or self.cleaned_up_to > 0
 
     def store_cleaned_up_to(self, offset: Offset) -> None:
-        """Known from here on. Where the disk is full a restart costs a round of compaction, no record."""
+        """Remember it. If it cannot be stored on a full disk, a restart costs a round of compaction, no record."""
         self._cleaned_up_to = offset
         try:
             write_offset(self.disk, f"{self.directory}/{CLEANER_CHECKPOINT}", offset)
@@ -134,15 +134,15 @@ class LogState:
             )
 
     def fail(self, error: OSError) -> KafkaError:
-        """Serve nothing from here on: after a failed sync nobody can say what a disk holds."""
+        """Serve nothing any more: after a failed sync it is unknown what the disk holds."""
         self.failure = error
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {self.directory} failed: {error}")
 
 
 def changes_log(change: Callable[Concatenate[LogT, P], T]) -> Callable[Concatenate[LogT, P], T]:
-    """For a change of several steps: a failure of the disk between two of them would leave memory and disk apart.
+    """For a change of several steps: if the disk fails between two of them, memory and disk no longer agree.
 
-    So it is final. Raises KAFKA_STORAGE_ERROR where one has happened already.
+    So the failure is final: the log raises KAFKA_STORAGE_ERROR for this change and all later ones.
     """
 
     @wraps(change)
@@ -157,7 +157,10 @@ def changes_log(change: Callable[Concatenate[LogT, P], T]) -> Callable[Concatena
 
 
 class RecentBatches:
-    """Where the last batches start. They follow each other without a hole and end where the file ends."""
+    """The last batches of the active segment, in memory, so that a reader at the tail needs no index and no scan.
+
+    They follow each other without a hole and end where the file ends.
+    """
 
     __slots__ = ("_known_from", "_last_offsets", "_positions")
 
@@ -183,12 +186,12 @@ class RecentBatches:
         return offset >= self._known_from
 
     def start_of(self, offset: Offset, size_bytes: int) -> int:
-        """Where the first batch starts that ends at or after ``offset``; the end of the file if there is none."""
+        """The start of the first batch that ends at or after ``offset``; the end of the file if there is none."""
         index = bisect_left(self._last_offsets, offset)
         return self._positions[index] if index < len(self._positions) else size_bytes
 
     def start_after(self, position: int, size_bytes: int) -> int:
-        """Where the batch ends that starts at ``position``."""
+        """The end of the batch that starts at ``position``."""
         index = bisect_right(self._positions, position)
         return self._positions[index] if index < len(self._positions) else size_bytes
 

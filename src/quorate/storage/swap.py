@@ -1,12 +1,20 @@
 """Putting a compacted segment in the place of those it was made from, so that a crash leaves one or the other.
 
-The compacted log file is written and synced under ``.cleaned``. Renaming it to ``.swap``, durably, is the decision:
-from there on recovery completes the exchange, before it recovery throws the file away. The replaced files are gone for
-good before the new one takes its name, because an old segment beside the new one would repeat its offsets. The sparse
-indexes and the checksums are not part of the exchange: where they are missing they are made anew. The aborted
-transactions are: they are synced before the decision and renamed with it. Snapshots of producers from before the end of
-what is replaced go with it: in one of them a transaction may be open whose marker is no longer in the log, and nothing
-would ever end it.
+====  ======================================================  ==========================================
+step  durable afterwards                                      recovery from a crash after this step
+====  ======================================================  ==========================================
+1     the new log as ``.log.cleaned``, with its               removes the ``.cleaned`` files: the old
+      ``.txnindex.cleaned`` and checksums                     segments stay
+2     its name is ``.log.swap``: this is the decision         continues with step 3
+3     the replaced files and older snapshots are removed,     continues with step 3
+      and the transaction index has its name
+4     its name is ``.log``                                    makes the sparse indexes from the log, if
+                                                              they have not got their names yet
+====  ======================================================  ==========================================
+
+The replaced files are removed before the new one takes its name, because an old segment beside the new one would repeat
+its offsets. Snapshots of producers from before the end of what is replaced are removed, too: a transaction may be open
+in one of them whose marker is no longer in the log, and nothing would ever end it.
 """
 
 from quorate.kernel.ids import Offset
@@ -31,7 +39,7 @@ from quorate.storage.state import LogState
 
 
 def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
-    """Put a segment that was made aside, complete and synced, in the place of those that it stands for."""
+    """Replace segments by one that was made aside, complete and synced."""
     base_offset = made.base_offset
     _decide(state.disk, state.directory, base_offset)
     bases = [segment.base_offset for segment in replaced]
@@ -51,13 +59,13 @@ def swap_in(state: LogState, made: Segment, replaced: list[Segment]) -> Segment:
 
 
 def _decide(disk: Disk, directory: str, base_offset: Offset) -> None:
-    """From here on the exchange happens, whatever else does."""
+    """After this the exchange will be completed, by recovery if need be."""
     disk.rename(path_of(directory, base_offset, LOG + CLEANED), path_of(directory, base_offset, LOG + SWAP))
     disk.sync_directory(directory)
 
 
 def _carry_out(disk: Disk, directory: str, base_offset: Offset, replaced: list[Offset], end: Offset | None) -> None:
-    """Take away what is replaced and give the new segment its name. It ends at ``end``; None if nobody knows where."""
+    """Remove the replaced segments and give the new one its name. It ends at ``end``; None if that is unknown."""
     for offset in offsets_of(disk.list_directory(directory), PRODUCER_SNAPSHOT):
         if end is None or offset < end:
             disk.remove(path_of(directory, offset, PRODUCER_SNAPSHOT))
@@ -75,7 +83,7 @@ def _carry_out(disk: Disk, directory: str, base_offset: Offset, replaced: list[O
 
 
 def finish_swaps(disk: Disk, directory: str) -> None:
-    """On opening a log: complete the exchanges that were decided and remove what is left of the others."""
+    """When a log is opened: complete the exchanges that were decided, and remove the files of the others."""
     names = disk.list_directory(directory)
     for base_offset in offsets_of(names, LOG + SWAP):
         end = _end_of(disk, path_of(directory, base_offset, LOG + SWAP), base_offset)
@@ -89,7 +97,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
 
 
 def _take_over_transactions(disk: Disk, directory: str, base_offset: Offset) -> None:
-    """Where none were aborted there is no file; and none any more where a crash came after the renaming."""
+    """There is no file where no transaction was aborted, or where a crash came after the renaming."""
     cleaned = file_name(base_offset, TRANSACTION_INDEX + CLEANED)
     if cleaned in disk.list_directory(directory):
         disk.rename(f"{directory}/{cleaned}", path_of(directory, base_offset, TRANSACTION_INDEX))

@@ -1,7 +1,7 @@
-"""Time in the log: which timestamps a leader accepts, and which offset belongs to a time.
+"""Time in the log: the timestamps that a leader accepts, and the search for the offset that belongs to a time.
 
-Where a time may be is told by the indexes. What lies there has to be read, and opened, which takes as long as whoever
-wrote it likes: a worker does that with a ``TimeProbe``, one batch after the other.
+The indexes narrow the search down to a few batches. These have to be read and decompressed, which can take long: a
+worker does that with a ``TimeProbe``, one batch after the other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import NO_TIMESTAMP, Segment
 from quorate.storage.state import LogState
 
-#: So many headers are looked at in one step, if no batch among them has to be opened.
+#: At most so many headers are read in one step, if no batch among them has to be opened.
 _HEADERS_A_STEP = 10_000
 
 
@@ -32,7 +32,7 @@ class TimestampedOffset(NamedTuple):
 def check_timestamps(headers: Sequence[BatchHeader], config: LogConfig, now_ms: int) -> None:
     """Refuse records that claim a time too far from now: one from the future would keep its segment for ever.
 
-    A header tells the highest time alone. Whether single records are too old is for whoever opens the batch to say.
+    A header has the highest time alone. Single records that are too old are found where batches are opened.
     """
     latest = now_ms + config.message_timestamp_after_max_ms
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -80,15 +80,16 @@ class TimeProbe:
                 batch, self._timestamp_ms, from_offset=self._log_start_offset, limit_bytes=limit_bytes
             )
         except ExpandsTooFar:
-            # What nobody opens is told as a whole: who starts to read there misses nothing.
+            # Too large to open: its first offset is the answer, so that a reader who starts there misses nothing.
             found = Offset(max(header.base_offset, self._log_start_offset)), header.max_timestamp
         return None if found is None else TimestampedOffset(*found, header.partition_leader_epoch)
 
 
 def probes_for_timestamp(state: LogState, timestamp_ms: int) -> Iterator[TimeProbe | None]:
-    """Where to look, one after the other, for the first record at or after the time.
+    """The places to search, in order, for the first record at or after the time.
 
-    One for each segment from the start of the log on, None where nothing can be. The log may change in between.
+    One for each segment from the start of the log on; None for a segment without such a record. The log may change
+    between two of them.
     """
     segment: Segment | None = state.segments.holding(state.log_start_offset)
     while segment is not None:
@@ -97,7 +98,10 @@ def probes_for_timestamp(state: LogState, timestamp_ms: int) -> Iterator[TimePro
 
 
 def highest_timestamps(state: LogState) -> Iterator[int]:
-    """Of each segment from the start of the log on; ``NO_TIMESTAMP`` where none has one."""
+    """Of each segment from the start of the log on; ``NO_TIMESTAMP`` where no record has a time.
+
+    The log may change between two of them.
+    """
     segment: Segment | None = state.segments.holding(state.log_start_offset)
     while segment is not None:
         if not segment.indexes_are_checked:

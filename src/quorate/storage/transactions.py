@@ -31,12 +31,12 @@ class AbortedTransaction(NamedTuple):
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset  # Of the marker.
-    #: Where the log was stable once this transaction had ended: every one that began before is known by then.
+    #: The last stable offset after this transaction had ended: all that began before it have ended by then.
     last_stable_offset: Offset
 
 
 class DamagedTransactionIndex(KafkaError):
-    """The file is not what was stored: it must be made anew from the log, as the next start of the node does."""
+    """The file is not what was stored. It has to be made again from the log; the next start of the node does so."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -49,7 +49,7 @@ class TransactionIndex:
         self.path = path
         self._disk = disk
         self._base_offset = base_offset
-        # None until somebody asks: most segments are never read by a consumer that wants committed records only.
+        # None until first needed: most segments are never read by a consumer of committed records only.
         self._entries: list[AbortedTransaction] | None = [] if is_new else None
         self._stored = 0  # How many of the entries are in the file.
 

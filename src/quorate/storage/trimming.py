@@ -1,12 +1,12 @@
 """Taking records away: the end of a log (truncation), or its start, by age, by size and on request (DeleteRecords).
 
-Truncation is for good when it returns, and its order protects against a crash at any point: first the recovery point is
-lowered, durably, so that recovery checks everything above it; then later segments go; then the file that stays is cut
-and synced. A worker thread may begin a sync meanwhile. So what it looks at, the end of the log and its segments,
-changes first: then it claims nothing that is about to go, and opens no file that is gone.
+A truncation is durable when it returns, and its order protects against a crash at any point: first the recovery point
+is lowered, durably, so that recovery checks everything above it; then later segments are removed; then the file that
+stays is cut and synced. A worker thread may begin a sync meanwhile. So the end of the log and its segments, which a
+sync looks at, change first: it then claims nothing that is about to be removed, and opens no file that is.
 
-A new start of the log is durable before a file is removed, so it never moves back. Segments go whole; the first that
-stays may hold records below the start, which nobody is shown any more.
+A new start of the log is durable before a file is removed, so it never moves back. Segments are removed whole; the
+first that stays may hold records below the start, which are no longer served.
 """
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ def truncate_to(state: LogState, offset: Offset) -> None:
     if segment.is_created:
         require_checked(segment)
         for damaged in segment.damage:
-            raise DamagedRecords(segment, damaged)  # Where it would have to be cut, nobody can tell.
+            raise DamagedRecords(segment, damaged)  # Nothing tells where it would have to be cut.
     position, end = _cut_at(segment, offset)
     if end < state.log_start_offset:
         # One batch holds the start of the log and the offset: without it the log is empty.
@@ -87,7 +87,7 @@ def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
 
 
 def _cut_at(segment: Segment, offset: Offset) -> tuple[int, Offset]:
-    """Where the segment ends without the batches at or above ``offset``, and the log with it."""
+    """The end of the segment without the batches at or above ``offset``, and that of the log."""
     for position, header in segment.headers_from(segment.offset_index.position_for(offset)):
         if header.last_offset >= offset:
             return position, min(offset, header.base_offset)
@@ -95,7 +95,7 @@ def _cut_at(segment: Segment, offset: Offset) -> tuple[int, Offset]:
 
 
 def _forget_cleaning(state: LogState, end: Offset) -> None:
-    """What comes after is new. A checkpoint that a crash leaves too high costs a round of compaction, no record."""
+    """Later records will be new. A checkpoint that a crash leaves too high costs a round of compaction, no record."""
     if state.cleaned_up_to > end:
         state.store_cleaned_up_to(end)
 
@@ -148,7 +148,7 @@ def _expired_by_time(segments: list[Segment], config: LogConfig, now_ms: int) ->
         if newest < 0 or now_ms - newest <= config.retention_ms:
             return index
         if not segment.indexes_are_checked:
-            raise UncheckedSegment(segment)  # A flipped bit must not make it look old.
+            raise UncheckedSegment(segment)  # A flipped bit must not make it seem old.
     return len(segments)
 
 
@@ -170,7 +170,7 @@ def _start_at(state: LogState, offset: Offset) -> None:
     except OSError as error:
         if not is_full(error):
             raise
-        # Nothing has changed: the log goes on as it is, and the next look may find room.
+        # Nothing has changed: the next attempt may find room.
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot move the start of {state.directory}: {error}"
         ) from error

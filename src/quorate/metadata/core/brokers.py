@@ -1,6 +1,18 @@
 """Deciding the life of a broker: registered, unfenced, fenced, without room, shutting down, removed.
 
-Each decision holds, in one batch, what becomes of every partition that the broker has a part in.
+Each decision holds, in one batch, the broker's record and the changes of all partitions that it hosts.
+
+=========================  ==========================  =============================================================
+command                    the broker is afterwards    its partitions
+=========================  ==========================  =============================================================
+RegisterBroker             fenced, or unfenced where   as if it had been lost: others in sync lead. It keeps those
+                           it is the whole cluster     where it is the last in sync
+UnfenceBroker              unfenced                    it leads those that wait for it
+BeginControlledShutdown    unfenced, shutting down     others lead where they can; it gets no new ones
+FenceBroker                fenced                      it leaves in-sync sets that have another member, and leads none
+ChangeBrokerRoom           with or without room        replicas with room lead; a full one leads where all are full
+UnregisterBroker           unknown                     as for FenceBroker; where it still is a replica, it is missing
+=========================  ==========================  =============================================================
 """
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -78,7 +90,7 @@ def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.Unfenc
 
 
 def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision:
-    """A broker that is lost before it was ever unfenced has partitions that wait for it; they need not any longer."""
+    """A broker may be lost before it was unfenced: partitions that wait for it then stop waiting."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
     elections.lose(broker.node_id)
@@ -90,7 +102,7 @@ def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBro
 def begin_controlled_shutdown(
     image: MetadataImage, rules: ElectionRules, command: c.BeginControlledShutdown
 ) -> Decision:
-    """Asked again it tries again: a replica that has come into sync since then can take over."""
+    """Sent again it tries again: a replica that has come into sync since then can take over."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
     elections.vacate(broker.node_id)

@@ -1,4 +1,4 @@
-"""Deciding changes of client quotas: what may be limited, for whom, and by which values."""
+"""Deciding changes of client quotas: the quotas that exist, their entities and their values."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
@@ -14,7 +14,7 @@ from quorate.metadata.core.records import ClientQuotaChanged
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 
-#: Which quotas an entity can have, and whether their values are whole numbers.
+#: The quotas that an entity can have, and whether their values are whole numbers.
 _CLIENT_KEYS: Final[Mapping[str, bool]] = {
     PRODUCER_BYTE_RATE: True,
     CONSUMER_BYTE_RATE: True,

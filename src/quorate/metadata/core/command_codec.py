@@ -19,7 +19,7 @@ class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Outcomes(msgspec.Struct, frozen=True, kw_only=True):
-    #: The image that shows the results; the asker answers its client when its own image has come that far.
+    #: The version of the image that shows the results; the submitting node waits until its own image has it.
     version: Offset
     outcomes: list[_Outcome]
 

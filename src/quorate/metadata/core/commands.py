@@ -1,7 +1,7 @@
-"""What a node may ask of the controller.
+"""The commands that a node may send to the controller.
 
-A command can be sent again when its answer was lost with a quorum leader; each says what a repetition is answered with
-where that is not the same answer.
+A command is sent again when its answer was lost with a quorum leader; each says how a repetition is answered where that
+is not the same answer.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from quorate.metadata.core.records import NO_INCARNATION
 
 
 class TaggedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", tag=True):
-    """What all commands share: a tag that names them on their way to the quorum leader."""
+    """Gives commands the tag that names them on their way to the quorum leader."""
 
 
 class FormCluster(TaggedCommand, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class CreateTopic(TaggedCommand, frozen=True, kw_only=True):
     configs: Mapping[str, str | None] = msgspec.field(default_factory=dict)
     #: An internal topic takes as many replicas as there are brokers when there are fewer than asked.
     replication_factor_is_upper_bound: bool = False
-    #: Chosen by the asker, so that its own retry is known as such; None leaves the choice to the controller.
+    #: Chosen by the submitter, so that its own retry is recognised; None leaves the choice to the controller.
     topic_id: TopicId | None = None
 
 

@@ -1,4 +1,4 @@
-"""What a config is: its name, type, default and rule, and how its text becomes a value.
+"""The definition of a config: its name, type, default and rule, and the parsing of its value.
 
 Config values travel and are stored as text, as Kafka's protocol has them; ``ConfigDefinition.parse`` is the one place
 that reads them.

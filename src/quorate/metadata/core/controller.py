@@ -41,7 +41,7 @@ _ContentCommand = (
     | c.AlterClientQuota
     | c.AllocateProducerIds
 )
-#: Each command sees those before it on an image of its own, with new tables of the topics.
+#: Each command after the first is decided on an image of its own, for which the tables of topics are copied.
 _TOPICS_PER_UNIT = 50
 
 
@@ -92,7 +92,7 @@ class Controller:
                 return self._decide_contents(image, rules, command)
 
     def _decide_contents(self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand") -> Decision:
-        """What concerns the cluster's contents, not its nodes."""
+        """Commands about the cluster's contents, not its nodes."""
         match command:
             case c.FormCluster(cluster_id=cluster_id):
                 return _form_cluster(image, cluster_id or new_cluster_id(self._new_uuid()))

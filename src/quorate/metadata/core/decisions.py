@@ -1,4 +1,4 @@
-"""What a command is answered with, and the records that make the answer true.
+"""Decisions: the answer to a command, and the records that make it true.
 
 ``PartitionEdits`` gathers the new states of partitions during one decision: each changed partition gives one record,
 whatever the number of its edits, and its epochs are computed here and only here.

@@ -1,7 +1,7 @@
-"""Which value of a config is in force, and where it comes from.
+"""The value of a config that is in force, and its source.
 
 A topic's own value wins, then the broker's: set at run time for one node, set at run time for all, given in the node's
-file, and last the default. Every reader of configs, the log included, asks here.
+file, and last the default. Every reader of configs, the log included, uses this module.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node needs to resolve configs: who it is and what its own file says."""
+    """A node's own part in resolving configs: its id, and the configs in its file."""
 
     node_id: NodeId
     static_configs: Mapping[str, str]
@@ -69,7 +69,7 @@ def topic_entries(
 
 
 def shown_topic_configs(overrides: Mapping[str, str]) -> list[ConfigDefinition]:
-    """Those that clients are told of."""
+    """The definitions that clients are shown."""
     return [each for each in TOPIC_CONFIGS.values() if not each.is_state or each.name in overrides]
 
 

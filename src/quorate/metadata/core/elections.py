@@ -1,4 +1,4 @@
-"""Who leads a partition when brokers come and go, and on demand.
+"""Electing partition leaders, when brokers come and go and on demand.
 
 A new leader comes from the in-sync set, in the order of the replicas. The last member of an in-sync set is never taken
 out of it: the partition waits for that member without a leader, unless its topic allows an unclean election.
@@ -22,7 +22,7 @@ _UNCLEAN = TOPIC_CONFIGS["unclean.leader.election.enable"]
 
 
 class ElectionRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller's settings say about elections."""
+    """The controller's settings for elections."""
 
     view: BrokerView
     #: Leads wherever it is a candidate, in place of the first replica; None leaves leaders spread.
@@ -70,7 +70,7 @@ class Elections:
             self.elect_if_leaderless(name)
 
     def vacate(self, node: NodeId) -> None:
-        """Move leaderships off a broker that still runs. What nobody else can lead stays with it."""
+        """Move leaderships off a broker that still runs. It keeps those that no other replica can take."""
         self._lost.add(node)
         for name, state in self._image.hosted_partitions(node):
             isr = without(state.isr, (node,))
@@ -178,7 +178,7 @@ def preferred_leader(state: PartitionState, favoured: QuorumLeader | None = None
 
 
 def preferred_leader_imbalance(image: MetadataImage, favoured: QuorumLeader | None = None) -> tuple[PartitionName, ...]:
-    """The partitions whose preferred leader could lead but does not: what an automatic election is to be asked for."""
+    """The partitions whose preferred leader could lead but does not, for an automatic election."""
     return tuple(
         PartitionName(topic.name, index)
         for topic in image.topics.values()

@@ -1,4 +1,4 @@
-"""The metadata image: what every reader of cluster metadata sees.
+"""The metadata image: the state that every reader of cluster metadata sees.
 
 An image never changes. ``MetadataImage.replay`` makes the next one from committed records, sharing whatever they did
 not touch, and says in a ``Delta`` what is new. All look-ups are local reads; none waits for consensus.
@@ -73,7 +73,7 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
         return None if state is None else state.partitions.get(partition)
 
     def partition_leader(self, topic: TopicName, partition: PartitionIndex) -> PartitionLeader | None:
-        """Who takes the partition's writes, or None where there is nobody to name."""
+        """The partition's leader; None where it has none, or does not exist."""
         state = self.partition(topic, partition)
         if state is None or not state.has_leader:
             return None
@@ -84,13 +84,13 @@ class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
         return () if state is None else state.replicas
 
     def offline_replicas(self, state: PartitionState) -> tuple[NodeId, ...]:
-        """The replicas that nobody can reach: on brokers that are fenced or not registered."""
+        """The replicas on brokers that are fenced or not registered."""
         return tuple(node for node in state.replicas if not self.is_live(node))
 
     def was_removed(self, topic_id: TopicId, partition: PartitionIndex, node: NodeId) -> bool:
         """Whether a committed record took this replica from the node, or deleted its topic.
 
-        False also where nothing is known of it: only a log that was removed may be deleted.
+        False also where the image does not know the partition: only a log that was removed may be deleted.
         """
         topic = self.topic_by_id(topic_id)
         if topic is None:

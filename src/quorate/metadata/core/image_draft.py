@@ -381,7 +381,7 @@ class CopyOnWrite(Generic[Key, Value]):
 
     def __init__(self, base: Mapping[Key, Value]) -> None:
         self._own: dict[Key, Value] | None = None
-        #: What a reader sees now; after the last write, what the next image keeps.
+        #: The mapping as it is now; after the last write, the next image keeps it.
         self.current: Mapping[Key, Value] = base
 
     def __getitem__(self, key: Key) -> Value:

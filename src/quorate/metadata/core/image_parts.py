@@ -36,7 +36,7 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     #: Chosen by the process when it starts, so that a repeated registration is known as such.
     incarnation: UUID = NO_INCARNATION
     directory_id: DirectoryId = NO_DIRECTORY
-    #: Where other nodes reach it, as host:port.
+    #: Its peer address, as host:port.
     peer_address: str = ""
     #: Leads nothing and is in no in-sync set, save where it is the last member.
     fenced: bool = False
@@ -108,7 +108,7 @@ class TopicIdPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostedPartitions(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node has to do with partitions: found without a look at the topics that it has no part in."""
+    """The partitions that a node hosts, so that they are found without a look at other topics."""
 
     replicas: Mapping[TopicId, frozenset[PartitionIndex]] = MappingProxyType({})
     replica_count: int = 0
@@ -118,7 +118,7 @@ class HostedPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay changed, in the order in which a node has to carry it out."""
+    """The changes of a replay, in the order in which a node has to carry them out."""
 
     deleted_topics: tuple[Topic, ...] = ()
     changed_partitions: tuple[TopicIdPartition, ...] = ()
@@ -157,11 +157,11 @@ class Deletions(msgspec.Struct, frozen=True, kw_only=True):
     forgotten_leader_epoch: LeaderEpoch = _NONE_YET
 
     def first_leader_epoch(self, name: TopicName) -> LeaderEpoch:
-        """Where the partitions of a new topic of this name begin."""
+        """The first leader epoch of the partitions of a new topic of this name."""
         return LeaderEpoch(max(self.leader_epochs.get(name, _NONE_YET), self.forgotten_leader_epoch) + 1)
 
     def after(self, deleted: Sequence[Topic], room: int = REMEMBERED_TOPICS) -> "Deletions":
-        """With these topics deleted too, none of which is forgotten at once: their nodes are about to ask."""
+        """With these topics deleted too. None of them is forgotten at once: nodes still have to delete the logs."""
         topic_ids, leader_epochs = dict(self.topic_ids), dict(self.leader_epochs)
         forgotten, room = self.forgotten_leader_epoch, max(room, len(deleted))
         for topic in deleted:

@@ -1,4 +1,4 @@
-"""Where replicas go: over racks, even over brokers, leaders in turn.
+"""Placing replicas: over racks, evenly over brokers, leaders in turn.
 
 Counts come from the image's index, so that placing a topic does not look at the others.
 """
@@ -12,7 +12,7 @@ from quorate.metadata.core.image import Broker, MetadataImage
 
 
 class LeaderPlacement(StrEnum):
-    """Which replica leads where several could."""
+    """The policy for electing one of several possible leaders."""
 
     SPREAD = "spread"
     #: The node that leads the quorum, wherever it is a replica.
@@ -33,7 +33,7 @@ def place_partitions(image: MetadataImage, *, count: int, replication_factor: in
 
 
 class PlacementLoad:
-    """How much every broker holds, counting what was placed since the image."""
+    """The load of every broker, counting what was placed since the image."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._brokers = [image.brokers[node] for node in sorted(image.brokers)]

@@ -35,7 +35,7 @@ def decide_rebalance(image: MetadataImage, rules: ElectionRules, command: Rebala
 
 
 def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignment, ...]:
-    """Where each replica of the node goes. The node that takes its place takes its rank among the replicas too."""
+    """A new place for each replica of the node. The replacing node gets its rank among the replicas too."""
     load = PlacementLoad(image)
     plan = []
     for name, state in image.hosted_partitions(node):
@@ -57,8 +57,8 @@ def drain_plan(image: MetadataImage, node: NodeId) -> tuple[PartitionReassignmen
 def rebalance_plan(image: MetadataImage, *, max_moves: int | None = None) -> tuple[PartitionReassignment, ...]:
     """The moves that even out replicas, then the changes of order that even out preferred leaders.
 
-    A change of order moves no data; the new first replicas lead after the next preferred election. What brokers held
-    that are gone comes first, however much it is.
+    A change of order moves no data; the new first replicas lead after the next preferred election. The replicas of
+    removed brokers are moved first, without a limit.
     """
     lost = replacement_plan(image)
     replaced = {(move.topic, move.partition) for move in lost}
@@ -67,7 +67,7 @@ def rebalance_plan(image: MetadataImage, *, max_moves: int | None = None) -> tup
 
 
 def replacement_plan(image: MetadataImage) -> tuple[PartitionReassignment, ...]:
-    """Who takes the replicas of brokers that are gone for good, where there are brokers that can."""
+    """New places for the replicas of removed brokers, where there are brokers that can take them."""
     load = PlacementLoad(image)
     plan = []
     for name, state in _partitions_of_gone_brokers(image):
@@ -134,7 +134,7 @@ class _Rebalance:
             moves += 1
 
     def _held_by_node(self) -> dict[NodeId, dict[TopicIdPartition, None]]:
-        """What each broker could give away: followers before leaders, and not all of one topic after the other."""
+        """The partitions each broker could give away: followers before leaders, topics mixed."""
         held: dict[NodeId, dict[TopicIdPartition, None]] = {node: {} for node in self._brokers}
         for rank_is_first in (False, True):
             for name in sorted(self._targets, key=lambda name: (name.partition, name.topic)):

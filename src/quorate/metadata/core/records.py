@@ -27,7 +27,7 @@ NO_INCARNATION = UUID(int=0)
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
-    """What all metadata records share: a tag that names the kind in the log."""
+    """Gives metadata records the tag that names their kind in the log."""
 
 
 class ClusterFormed(MetadataRecord, frozen=True, kw_only=True, tag="cluster-formed"):
@@ -51,7 +51,7 @@ class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-re
 
 
 class BrokerFenced(MetadataRecord, frozen=True, kw_only=True, tag="broker-fenced"):
-    """The broker is taken for lost: it leads nothing until it is unfenced."""
+    """The broker counts as lost: it leads nothing until it is unfenced."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch

@@ -1,9 +1,9 @@
-"""Deciding which replicas a partition has (reassignments, KIP-455) and which are in sync (KIP-497, KIP-903).
+"""Deciding the replicas of a partition (reassignments, KIP-455) and its in-sync set (KIP-497, KIP-903).
 
-While a reassignment is under way the replicas are the union of the target and what is to go; it is complete when every
-target is in sync, which a change of the in-sync set decides. Nothing is given up before that.
+While a reassignment is under way the replicas are the union of the target and those to be removed; it is complete when
+every target is in sync, which a change of the in-sync set decides. No replica is given up before that.
 
-A leader's proposal of another in-sync set counts only on the very state it was made on: the leader's broker epoch, the
+A leader's proposal of another in-sync set counts only for the state that it was made on: the leader's broker epoch, the
 leader epoch and the partition epoch must be the current ones, and every member must be a replica that runs under the
 broker epoch it fetched with. A leader may also ask to lead no more.
 """
@@ -86,7 +86,7 @@ def _check_epochs(state: PartitionState, asker: NodeId, change: IsrChange) -> No
     if change.leader_epoch > state.leader_epoch or (
         change.leader_epoch == state.leader_epoch and change.partition_epoch > state.partition_epoch
     ):
-        # The asker has seen records that this controller has not: it was deposed and does not know yet.
+        # The leader has seen records that this controller has not: the controller was deposed and does not know yet.
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if change.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -152,7 +152,7 @@ def completed(elections: Elections, state: PartitionState) -> PartitionState:
 def list_reassignments(
     image: MetadataImage, partitions: Iterable[PartitionName] | None = None
 ) -> tuple[tuple[TopicIdPartition, PartitionState], ...]:
-    """What is under way, for the partitions named or for all; the state says what is added and what goes."""
+    """The reassignments under way, of the named partitions or of all; the state has the added and removed replicas."""
     return tuple(
         (TopicIdPartition(image.topics[name.topic].topic_id, name.topic, name.partition), state)
         for name in (_all_partitions(image) if partitions is None else partitions)
@@ -197,7 +197,7 @@ def _check_target(
 
 
 def _begun(elections: Elections, state: PartitionState, target: tuple[NodeId, ...]) -> PartitionState:
-    """On the way to the target. What an earlier reassignment was adding and this one does not want goes at once."""
+    """The state on the way to the target. Replicas that only an earlier reassignment was adding are removed at once."""
     settled = _settled_replicas(state)
     removing = without(settled, target)
     return _restricted(
@@ -223,7 +223,7 @@ def _restricted(
     adding: tuple[NodeId, ...],
     removing: tuple[NodeId, ...],
 ) -> PartitionState:
-    """The state with these replicas; whoever is no replica any more leaves the in-sync set and the leadership."""
+    """The state with these replicas; the others leave the in-sync set and the leadership."""
     isr = tuple(node for node in state.isr if node in replicas)
     if not isr:
         raise KafkaError(

@@ -14,9 +14,9 @@ from quorate.metadata.core.image_parts import Deletions
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: Offset
-    #: Of a broker that may be gone, so that no record here tells it.
+    #: Given to a broker that may have been removed, so that no record here has it.
     last_broker_epoch: BrokerEpoch
-    #: The same goes for these.
+    #: Of removed brokers, which have no record here either.
     former_directories: dict[NodeId, DirectoryId] = {}
     deletions: "_Deletions | None" = None
     records: list[r.AnyRecord]

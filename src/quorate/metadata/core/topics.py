@@ -1,6 +1,6 @@
 """Deciding the life of a topic: created, grown, deleted.
 
-There is one way in which partitions come to be, ``_new_partitions``, whoever asks.
+Partitions are created in one way only, by ``_new_partitions``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -179,7 +179,7 @@ def _new_partitions(
     *,
     favoured: QuorumLeader | None,
 ) -> tuple[r.PartitionChanged, ...]:
-    """In sync from the start is every replica that is there: an empty log has nothing to catch up with.
+    """Every replica that is active is in sync from the start: an empty log has nothing to catch up with.
 
     Clients ignore metadata with a lower leader epoch than the one they know of the partition, also when its topic was
     deleted and made anew: then they would write to the old leader for ever.
