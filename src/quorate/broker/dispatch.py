@@ -165,7 +165,7 @@ class Dispatcher:
 
     def _refuse_version(self, header: RequestHeader) -> Reply:
         if header.api_key == ApiKey.API_VERSIONS:
-            return encode_unsupported_api_versions(header.correlation_id, unsupported_version_response())
+            return encode_unsupported_api_versions(header.correlation_id, unsupported_version_response(APIS.values()))
         known = find_api(header.api_key)
         if known is not None and header.is_known:
             refusal = _bare_refusal(header, known.response_type, ErrorCode.UNSUPPORTED_VERSION)

@@ -157,7 +157,8 @@ def describe_stack(frame: FrameType | None) -> tuple[str, str]:
     api = "-"
     for module, function in _walk(frame):
         if module.startswith(_HANDLERS):
-            api = module.removeprefix(_HANDLERS)
+            outer = function.partition(".")[0]  # A handler has the name of its API.
+            api = module.removeprefix(_HANDLERS) if outer.startswith("_") else outer
         if len(names) < _MAX_FRAMES and (module.startswith(_PACKAGE) or not names):
             names.append(f"{module.removeprefix(_PACKAGE)}:{function}")
     return "<".join(names) or "unknown", api

@@ -10,10 +10,10 @@ from typing import Final, cast
 from quorate.protocol.messages.api_table import API_TABLE, ApiKey
 from quorate.protocol.schema import Request, Response
 
-__all__ = ["APIS", "Api", "ApiKey", "find_api"]
+__all__ = ["APIS", "ApiDefinition", "ApiKey", "find_api"]
 
 
-class Api:
+class ApiDefinition:
     """One API of the protocol, in the versions that the definitions describe."""
 
     def __init__(self, key: ApiKey) -> None:
@@ -36,10 +36,10 @@ class Api:
         return getattr(module, self.name + kind)
 
 
-APIS: Final[dict[ApiKey, Api]] = {key: Api(key) for key in API_TABLE}
-_BY_NUMBER: Final[dict[int, Api]] = {int(key): api for key, api in APIS.items()}
+APIS: Final[dict[ApiKey, ApiDefinition]] = {key: ApiDefinition(key) for key in API_TABLE}
+_BY_NUMBER: Final[dict[int, ApiDefinition]] = {int(key): api for key, api in APIS.items()}
 
 
-def find_api(key: int) -> Api | None:
+def find_api(key: int) -> ApiDefinition | None:
     """The API with this key; None where there is none."""
     return _BY_NUMBER.get(key)

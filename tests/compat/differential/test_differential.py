@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.apis import APIS, Api
+from quorate.protocol.apis import APIS, ApiDefinition
 from quorate.protocol.codec import decode, encode
 from quorate.protocol.frames import encode_request, encode_response
 from quorate.protocol.schema import Request, Response, VersionedMessage
@@ -68,7 +68,7 @@ def _frame(message: VersionedMessage, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("api", list(APIS.values()), ids=lambda api: api.name)
-def test_same_frames_as_kafka_python(api: Api) -> None:
+def test_same_frames_as_kafka_python(api: ApiDefinition) -> None:
     oracle = KafkaPythonOracle()
     for message_type in (api.request_type, api.response_type):
         for version in _shared_versions(oracle, message_type):

@@ -36,16 +36,23 @@ def test_a_stack_is_told_innermost_first_with_the_api_that_is_served() -> None:
         nonlocal frame
         frame = sys._getframe()
 
-    scope = {"__name__": "quorate.broker.handlers.find_coordinator", "inner": inner}
-    exec("def handle():\n    inner()", scope)
-    handle = scope["handle"]
-    assert callable(handle)
-    handle()
+    def serve(handler: str) -> None:
+        scope = {"__name__": "quorate.broker.handlers.topics", "inner": inner}
+        exec(f"def {handler}():\n    inner()", scope)
+        handle = scope[handler]
+        assert callable(handle)
+        handle()
+
+    serve("create_topics")
 
     by, api = describe_stack(frame)
 
-    assert by.endswith("inner<broker.handlers.find_coordinator:handle")
-    assert api == "find_coordinator"
+    assert by.endswith("inner<broker.handlers.topics:create_topics")
+    assert api == "create_topics"
+
+    serve("_create_one")
+
+    assert describe_stack(frame)[1] == "topics"
 
 
 def test_the_watchdog_names_what_holds_a_real_loop() -> None:

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from quorate.protocol.apis import APIS, Api, ApiKey, find_api
+from quorate.protocol.apis import APIS, ApiDefinition, ApiKey, find_api
 from quorate.protocol.messages.fetch import FetchRequest, FetchResponse
 from quorate.protocol.schema import NEVER_FLEXIBLE
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_table_agrees_with_the_classes(api: Api) -> None:
+def test_table_agrees_with_the_classes(api: ApiDefinition) -> None:
     for message_type, kind in ((api.request_type, "Request"), (api.response_type, "Response")):
         assert message_type.__name__ == api.name + kind
         assert api.key == message_type.API_KEY

@@ -28,7 +28,7 @@ _ENDPOINTS_FROM = 16
 _READ_AT_ONCE = 1_000
 
 
-def handle(services: Services, context: RequestContext, request: FetchRequest) -> HandlerResult:
+def fetch(services: Services, context: RequestContext, request: FetchRequest) -> HandlerResult:
     uses_topic_ids = context.api_version >= TOPIC_IDS_FROM
     try:
         plan = services.fetch_sessions.plan(request, uses_topic_ids=uses_topic_ids, now_ms=services.clock.now_ms())
@@ -100,4 +100,4 @@ def _response(services: Services, context: RequestContext, plan: FetchPlan, read
     )
 
 
-API = Api(request=FetchRequest, min_version=4, max_version=18, handle=handle, is_hot=True)
+FETCH = Api(request=FetchRequest, min_version=4, max_version=18, handle=fetch, is_hot=True)

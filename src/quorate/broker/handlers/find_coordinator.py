@@ -4,7 +4,7 @@ Gap: there are no share groups yet; a question for their coordinators is refused
 instead of retrying.
 """
 
-from quorate.broker.api import Api, HandlerResult
+from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
@@ -18,19 +18,13 @@ _TRANSACTION = 1
 _MANY_KEYS_FROM = 4
 
 
-def handle(services: Services, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
+async def find_coordinator(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     if context.api_version >= _MANY_KEYS_FROM:
-        return _find_many(services, request)
-    return _find_one(services, request)
-
-
-async def _find_many(services: Services, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(
-        coordinators=[await _find(services, request.key_type, key) for key in request.coordinator_keys]
-    )
-
-
-async def _find_one(services: Services, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        return FindCoordinatorResponse(
+            coordinators=[await _find(services, request.key_type, key) for key in request.coordinator_keys]
+        )
     found = await _find(services, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
@@ -62,10 +56,10 @@ async def _find_broker(services: Services, key_type: int, key: str) -> Broker:
     return await services.groups.find(GroupId(key))
 
 
-API = Api(
+FIND_COORDINATOR = Api(
     request=FindCoordinatorRequest,
     min_version=0,
     max_version=6,
-    handle=handle,
+    handle=find_coordinator,
     parts=(Parts(of=("coordinator_keys",), into=("coordinators",), distinct_by=()),),
 )

@@ -1,6 +1,10 @@
-"""Metadata, versions 0 to 13: brokers, topics and who leads each partition, straight from the image.
+"""What a client is told of the cluster, straight from the image. Gap: authorized operations are not reported.
 
-Missing topics are made where the client and the node allow it. Gap: authorized operations are not reported.
+- Metadata, versions 0 to 13: brokers, topics and who leads each partition. Missing topics are made where the client and
+  the node allow it.
+- DescribeCluster, versions 0 to 2.
+- DescribeTopicPartitions, version 0: topics in name order, in pages (KIP-966). Gap: eligible leader replicas are not
+  reported.
 """
 
 import asyncio
@@ -17,6 +21,18 @@ from quorate.kernel.topic_names import INTERNAL_TOPICS, is_reserved
 from quorate.kernel.turns import SLICE_ELEMENTS
 from quorate.metadata.core.commands import CreateTopic
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
+from quorate.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from quorate.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
 from quorate.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,9 +50,11 @@ _MAX_CREATED = 1_000
 _LARGE_PARTITIONS = 1_000
 #: How much later than this node another one may know that it leads now, mostly.
 _IMAGES_DIFFER_S = 0.005
+_BROKERS = 1
+_LARGEST_PAGE = 2000
 
 
-def handle(services: Services, context: RequestContext, request: MetadataRequest) -> HandlerResult:
+def metadata(services: Services, context: RequestContext, request: MetadataRequest) -> HandlerResult:
     if services.quorum.leader_doubt.exists or (request.topics and services.has_peers):
         return _respond_when_certain(services, context, request)
     return _respond(services, context, request)
@@ -205,4 +223,97 @@ def _partition(image: MetadataImage, index: PartitionIndex, state: PartitionStat
     )
 
 
-API = Api(request=MetadataRequest, min_version=0, max_version=13, handle=handle, max_elements=MAX_ELEMENTS_IN_PARTS)
+def describe_cluster(
+    services: Services, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to a broker endpoint but asks for controllers.",
+        )
+    image = services.metadata.image
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=services.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+            for broker in (image.brokers.values() if request.include_fenced_brokers else image.live_brokers)
+        ],
+    )
+
+
+def describe_topic_partitions(
+    services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = services.metadata.image
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    first_partition = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            first_partition = request.cursor.partition_index
+    room = max(1, min(request.response_partition_limit, _LARGEST_PAGE))
+    described: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        topic = image.topics.get(TopicName(name))
+        if topic is None:
+            described.append(_unknown(name))
+            continue
+        indexes = [index for index in sorted(topic.partitions) if index >= first_partition]
+        first_partition = 0
+        if room == 0:
+            cursor = ResponseCursor(topic_name=name, partition_index=indexes[0] if indexes else 0)
+            return DescribeTopicPartitionsResponse(topics=described, next_cursor=cursor)
+        described.append(_page_of_topic(image, topic, indexes[:room]))
+        if len(indexes) > room:
+            cursor = ResponseCursor(topic_name=name, partition_index=indexes[room])
+            return DescribeTopicPartitionsResponse(topics=described, next_cursor=cursor)
+        room -= len(indexes)
+    return DescribeTopicPartitionsResponse(topics=described)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+
+
+def _page_of_topic(
+    image: MetadataImage, topic: Topic, indexes: list[PartitionIndex]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_described_partition(image, index, topic.partitions[index]) for index in indexes],
+    )
+
+
+def _described_partition(
+    image: MetadataImage, index: PartitionIndex, state: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_NODE else ErrorCode.NONE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        # Empty, not null: the Java admin client fails on null.
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=image.offline_replicas(state),
+    )
+
+
+METADATA = Api(
+    request=MetadataRequest, min_version=0, max_version=13, handle=metadata, max_elements=MAX_ELEMENTS_IN_PARTS
+)
+DESCRIBE_CLUSTER = Api(request=DescribeClusterRequest, min_version=0, max_version=2, handle=describe_cluster)
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    request=DescribeTopicPartitionsRequest, min_version=0, max_version=0, handle=describe_topic_partitions
+)

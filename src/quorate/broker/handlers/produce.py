@@ -36,7 +36,7 @@ from quorate.protocol.messages.produce import (
 _Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None
 
 
-def handle(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
+def produce(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
     if request.transactional_id is None:
         return _serve(services, context, request, None)
     return _serve_transactional(services, context, request)
@@ -159,4 +159,4 @@ def _response(
     )
 
 
-API = Api(request=ProduceRequest, min_version=0, max_version=13, handle=handle, is_hot=True)
+PRODUCE = Api(request=ProduceRequest, min_version=0, max_version=13, handle=produce, is_hot=True)

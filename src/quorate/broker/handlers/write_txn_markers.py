@@ -7,7 +7,7 @@ Answered when the high watermark has passed the markers, so that no later leader
 import asyncio
 from collections.abc import Sequence
 
-from quorate.broker.api import Api, HandlerResult
+from quorate.broker.api import Api
 from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
@@ -31,11 +31,9 @@ _OF_COORDINATORS = frozenset(
 )
 
 
-def handle(services: Services, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-    return _write_all(services, request)
-
-
-async def _write_all(services: Services, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+async def write_txn_markers(
+    services: Services, context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
     results = await asyncio.gather(*(_write(services, marker) for marker in request.markers))
     return WriteTxnMarkersResponse(markers=results)
 
@@ -107,10 +105,10 @@ async def _end_in_groups(
     return codes
 
 
-API = Api(
+WRITE_TXN_MARKERS = Api(
     request=WriteTxnMarkersRequest,
     min_version=1,
     max_version=2,
-    handle=handle,
+    handle=write_txn_markers,
     parts=(Parts(of=("markers", "topics", "partition_indexes"), into=("markers", "topics", "partitions")),),
 )

@@ -1,16 +1,24 @@
-"""OffsetFetch, versions 1 to 10: how far groups have read; one group a request, or (from 8 on) many.
+"""How far groups have read, as they have stored it.
 
-With ``require_stable`` an offset that an open transaction may still change is answered with UNSTABLE_OFFSET_COMMIT.
+- OffsetFetch, versions 1 to 10: one group a request, or (from 8 on) many. With ``require_stable`` an offset that an
+  open transaction may still change is answered with UNSTABLE_OFFSET_COMMIT.
+- OffsetDelete, version 0: forgets how far a group has read in topics that it does not read any more.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from quorate.broker.api import Api, HandlerResult
+from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
-from quorate.coordination.groups.core.commands import NO_GENERATION, FetchOffsets, FetchOffsetsResult
+from quorate.coordination.groups.core.commands import (
+    NO_GENERATION,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    FetchOffsets,
+    FetchOffsetsResult,
+)
 from quorate.coordination.groups.core.records import CommittedOffset
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
@@ -25,6 +33,12 @@ from quorate.kernel.ids import (
     TopicPartition,
 )
 from quorate.metadata.core.image import MetadataImage
+from quorate.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from quorate.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -46,10 +60,10 @@ _NOTHING = CommittedOffset(offset=Offset(-1), leader_epoch=NO_LEADER_EPOCH, meta
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
-def handle(services: Services, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
+async def offset_fetch(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.api_version >= _MANY_GROUPS_FROM:
-        return _fetch_many(services, context, request)
-    return _fetch_one(services, context, request)
+        return await _fetch_many(services, context, request)
+    return await _fetch_one(services, context, request)
 
 
 async def _fetch_many(services: Services, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
@@ -190,11 +204,45 @@ def _error(result: FetchOffsetsResult, name: str, index: int) -> ErrorCode:
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else result.error
 
 
-API = Api(
+async def offset_delete(
+    services: Services, context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    image = services.metadata.image
+    named = [
+        TopicPartition(TopicName(topic.name), PartitionIndex(partition.partition_index))
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    known = tuple(key for key in named if image.partition(key.topic, key.partition) is not None)
+    command = DeleteOffsets(group_id=GroupId(request.group_id), topic_partitions=known)
+    result = await services.groups.ask(command.group_id, command, DeleteOffsetsResult)
+    if result.error is not ErrorCode.NONE:
+        return OffsetDeleteResponse(error_code=result.error)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=result.errors.get(
+                            TopicPartition(TopicName(topic.name), PartitionIndex(partition.partition_index)),
+                            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+OFFSET_FETCH = Api(
     request=OffsetFetchRequest,
     min_version=1,
     max_version=10,
-    handle=handle,
+    handle=offset_fetch,
     parts=(
         Parts(
             of=("groups", "topics", "partition_indexes"),
@@ -203,4 +251,11 @@ API = Api(
         ),
         Parts(of=("topics", "partition_indexes"), into=("topics", "partitions")),
     ),
+)
+OFFSET_DELETE = Api(
+    request=OffsetDeleteRequest,
+    min_version=0,
+    max_version=0,
+    handle=offset_delete,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
 )

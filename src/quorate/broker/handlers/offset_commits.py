@@ -1,12 +1,14 @@
-"""TxnOffsetCommit, versions 0 to 5: how far a group has read, as part of a producer's transaction.
+"""How far a group has read, to be stored.
 
-The offsets stay pending until the transaction ends. Its coordinator is asked first, as for records; from version 5 on
-that adds the group's partition to the transaction (KIP-890), so that AddOffsetsToTxn is not needed.
+- OffsetCommit, versions 2 to 9: answered when the offsets are durable.
+- TxnOffsetCommit, versions 0 to 5: as part of a producer's transaction. The offsets stay pending until it ends. Its
+  coordinator is asked first, as for records; from version 5 on that adds the group's partition to the transaction
+  (KIP-890), so that AddOffsetsToTxn is not needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from quorate.broker.api import Api, HandlerResult
+from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
@@ -28,9 +30,16 @@ from quorate.kernel.ids import (
     TransactionalId,
 )
 from quorate.kernel.topic_names import CONSUMER_OFFSETS
+from quorate.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from quorate.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -38,14 +47,44 @@ from quorate.protocol.messages.txn_offset_commit import (
 from quorate.replication.leading import Leading, require_leading
 from quorate.replication.producers import VerificationGuard
 
+_DEFAULT_RETENTION = -1
+_MEMBER_EPOCHS_FROM = 9
 _NO_SEQUENCE = -1
 
 
-def handle(services: Services, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
-    return _commit(services, context, request)
+async def offset_commit(
+    services: Services, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    command = CommitOffsets(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id_or_member_epoch,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        offsets=_known_offsets(services, request.topics),
+        supports_member_epochs=context.api_version >= _MEMBER_EPOCHS_FROM,
+        retention_time_ms=None if request.retention_time_ms == _DEFAULT_RETENTION else request.retention_time_ms,
+    )
+    result = await services.groups.ask(command.group_id, command, CommitOffsetsResult)
+    return OffsetCommitResponse(topics=[_answer(topic, result) for topic in request.topics])
 
 
-async def _commit(
+def _answer(topic: OffsetCommitRequestTopic, result: CommitOffsetsResult) -> OffsetCommitResponseTopic:
+    def error(index: int) -> ErrorCode:
+        key = TopicPartition(TopicName(topic.name), PartitionIndex(index))
+        return result.errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error(partition.partition_index)
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+async def txn_offset_commit(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     command = _command(services, request)
@@ -100,29 +139,14 @@ def _group_partition(services: Services, group_id: GroupId) -> Leading:
 
 
 def _command(services: Services, request: TxnOffsetCommitRequest) -> CommitOffsets:
-    image = services.metadata.image
     return CommitOffsets(
         group_id=GroupId(request.group_id),
         generation=request.generation_id,
         member_id=MemberId(request.member_id),
         group_instance_id=request.group_instance_id,
-        offsets=tuple(
-            _offset(TopicName(topic.name), partition)
-            for topic in request.topics
-            for partition in topic.partitions
-            if image.partition(TopicName(topic.name), PartitionIndex(partition.partition_index)) is not None
-        ),
+        offsets=_known_offsets(services, request.topics),
         retention_time_ms=None,
         transaction=TransactionalProducer(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
-    )
-
-
-def _offset(name: TopicName, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
-    return OffsetToCommit(
-        topic_partition=TopicPartition(name, PartitionIndex(partition.partition_index)),
-        offset=Offset(partition.committed_offset),
-        leader_epoch=LeaderEpoch(partition.committed_leader_epoch),
-        metadata=partition.committed_metadata or "",
     )
 
 
@@ -148,10 +172,36 @@ def _response(
     )
 
 
-API = Api(
+def _known_offsets(
+    services: Services, topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic]
+) -> tuple[OffsetToCommit, ...]:
+    """Without partitions that the image does not know."""
+    image = services.metadata.image
+    return tuple(
+        OffsetToCommit(
+            topic_partition=key,
+            offset=Offset(partition.committed_offset),
+            leader_epoch=LeaderEpoch(partition.committed_leader_epoch),
+            metadata=partition.committed_metadata or "",
+        )
+        for topic in topics
+        for partition in topic.partitions
+        if image.partition(*(key := TopicPartition(TopicName(topic.name), PartitionIndex(partition.partition_index))))
+        is not None
+    )
+
+
+OFFSET_COMMIT = Api(
+    request=OffsetCommitRequest,
+    min_version=2,
+    max_version=9,
+    handle=offset_commit,
+    parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
+)
+TXN_OFFSET_COMMIT = Api(
     request=TxnOffsetCommitRequest,
     min_version=0,
     max_version=5,
-    handle=handle,
+    handle=txn_offset_commit,
     parts=(Parts(of=("topics", "partitions"), into=("topics", "partitions")),),
 )

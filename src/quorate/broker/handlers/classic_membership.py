@@ -1,0 +1,151 @@
+"""Membership of a classic group, from joining to leaving.
+
+- JoinGroup, versions 0 to 9: a member asks to be part of the next generation of its group.
+- SyncGroup, versions 0 to 5: the leader hands in the assignment, every member gets its share.
+- GroupHeartbeat, versions 0 to 4: a member says that it lives, and hears whether its group rebalances.
+- LeaveGroup, versions 0 to 5: one member leaves, or (from 3 on) many of them in one request.
+"""
+
+from quorate.broker.api import Api
+from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
+from quorate.coordination.groups.core.classic_protocol import GroupProtocol
+from quorate.coordination.groups.core.commands import (
+    GroupHeartbeat,
+    GroupHeartbeatResult,
+    JoinGroup,
+    JoinGroupResult,
+    LeaveGroup,
+    LeaveGroupResult,
+    LeavingMember,
+    SyncGroup,
+    SyncGroupResult,
+)
+from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import GroupId, MemberId
+from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from quorate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_REBALANCE_TIMEOUT_FROM = 1
+_KNOWN_MEMBER_ID_FROM = 4
+_NULL_PROTOCOL_FROM = 7
+_SKIP_ASSIGNMENT_FROM = 9
+_MANY_MEMBERS_FROM = 3
+
+
+async def join_group(services: Services, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+    command = _command(context, request)
+    result = await services.groups.ask(command.group_id, command, JoinGroupResult)
+    no_protocol = None if context.api_version >= _NULL_PROTOCOL_FROM else ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=no_protocol if result.protocol_name is None else result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )
+
+
+def _command(context: RequestContext, request: JoinGroupRequest) -> JoinGroup:
+    version = context.api_version
+    return JoinGroup(
+        group_id=GroupId(request.group_id),
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",  # As Java prints an address; tools show it like this.
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms
+        if version >= _REBALANCE_TIMEOUT_FROM
+        else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(
+            GroupProtocol(name=protocol.name, metadata=protocol.metadata) for protocol in request.protocols
+        ),
+        require_known_member_id=version >= _KNOWN_MEMBER_ID_FROM,
+        supports_skip_assignment=version >= _SKIP_ASSIGNMENT_FROM,
+    )
+
+
+async def sync_group(services: Services, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    command = SyncGroup(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={MemberId(share.member_id): share.assignment for share in request.assignments},
+    )
+    result = await services.groups.ask(command.group_id, command, SyncGroupResult)
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+async def heartbeat(services: Services, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    command = GroupHeartbeat(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+    )
+    result = await services.groups.ask(command.group_id, command, GroupHeartbeatResult)
+    return HeartbeatResponse(error_code=result.error)
+
+
+async def leave_group(services: Services, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    if context.api_version >= _MANY_MEMBERS_FROM:
+        return await _leave_many(services, request)
+    return await _leave_one(services, request)
+
+
+async def _leave_many(services: Services, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    members = tuple(
+        LeavingMember(member_id=MemberId(member.member_id), group_instance_id=member.group_instance_id)
+        for member in request.members
+    )
+    result = await _leave(services, request, members)
+    return LeaveGroupResponse(
+        error_code=result.error,
+        members=[
+            MemberResponse(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=member.error
+            )
+            for member in result.members
+        ],
+    )
+
+
+async def _leave_one(services: Services, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    leaving = LeavingMember(member_id=MemberId(request.member_id), group_instance_id=None)
+    result = await _leave(services, request, (leaving,))
+    if result.error is not ErrorCode.NONE:
+        return LeaveGroupResponse(error_code=result.error)
+    return LeaveGroupResponse(error_code=result.members[0].error)
+
+
+async def _leave(
+    services: Services, request: LeaveGroupRequest, members: tuple[LeavingMember, ...]
+) -> LeaveGroupResult:
+    command = LeaveGroup(group_id=GroupId(request.group_id), members=members)
+    return await services.groups.ask(command.group_id, command, LeaveGroupResult)
+
+
+JOIN_GROUP = Api(request=JoinGroupRequest, min_version=0, max_version=9, handle=join_group, max_elements=10_000)
+SYNC_GROUP = Api(request=SyncGroupRequest, min_version=0, max_version=5, handle=sync_group, max_elements=10_000)
+HEARTBEAT = Api(request=HeartbeatRequest, min_version=0, max_version=4, handle=heartbeat)
+LEAVE_GROUP = Api(request=LeaveGroupRequest, min_version=0, max_version=5, handle=leave_group, max_elements=10_000)
