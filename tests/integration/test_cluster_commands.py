@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from quorate.cli import app
 from quorate.cli.cluster.image import describe_image
+from quorate.cli.commands import app
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.cli.doctor.facts import LeaderClaim
 from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig

@@ -14,7 +14,7 @@ from quorate.backup.manifests.manifest import Mode
 from quorate.backup.objects.names import manifest_name
 from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.objects.stored_documents import seal
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import Finished
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup

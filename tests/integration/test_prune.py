@@ -18,7 +18,7 @@ from quorate.backup.objects.local_storage import PARTIAL_SUFFIX
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
 from quorate.backup.retention.orphans import find_orphans
 from quorate.backup.segments.verification import verify_hash
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import QUORATE, Finished
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, read_back, run_backup

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.cli.doctor.facts import Attempt, LeaderClaim, Trial
 from quorate.cli.doctor.probes import try_claims
 from quorate.client.admin.topics import NewTopic

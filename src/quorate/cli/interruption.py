@@ -1,19 +1,37 @@
-"""Stopping a command while something is under way: Ctrl-C, SIGTERM and the end of the terminal raise KeyboardInterrupt.
+"""Stopping a command: Ctrl-C, SIGTERM and the end of the terminal.
 
-Outside of such a block the command ends at once, as ``quorate.__main__`` has it.
+While the command line is being loaded, which takes a moment, and later where nothing is under way that has to be ended
+in good order, a stop ends the process at once: there is nothing to clean up, and a traceback would say nothing. Inside
+of ``interruptible`` it raises KeyboardInterrupt.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import typer
-
-from quorate.__main__ import INTERRUPTED_STATUS
+#: As shells have it for a command that Ctrl-C ended.
+INTERRUPTED_STATUS = 130
 
 _Handler = Callable[[int, Any], Any] | int | None
+
+
+def end_at_once_when_stopped() -> None:
+    """From now on."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Not every system has all of them.
+        # Who ignores the end of its terminal (nohup) has it ignored here, too.
+        if number is not None and (name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN):
+            signal.signal(number, _end)
+
+
+def _end(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a signal handler
+    try:
+        os.write(2, b"quorate: stopped\n")
+    finally:
+        os._exit(INTERRUPTED_STATUS)
 
 
 @contextmanager
@@ -23,6 +41,8 @@ def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iter
     try:
         yield
     except KeyboardInterrupt:
+        import typer  # Loaded already by every command, and not yet where this module is loaded first.
+
         with suppress(OSError):  # There may be no terminal any more.
             print(f"quorate: stopped; {explanation}", file=sys.stderr, flush=True)
         raise typer.Exit(status) from None

@@ -2,8 +2,8 @@
 
 import typer
 
-from quorate.cli import run
 from quorate.cli.backup import backup
+from quorate.cli.commands import run
 from quorate.cli.compact import compact
 from quorate.cli.hold import hold
 from quorate.cli.list_backups import list_backups

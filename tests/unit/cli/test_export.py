@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.kernel.errors import QuorateError
 
 LIVE = ("--bootstrap-servers", "127.0.0.1:1")

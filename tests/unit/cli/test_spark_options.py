@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.backup.config import SparkConfig
-from quorate.cli import app
+from quorate.cli.commands import app
 from quorate.cli.spark_options import spark_settings
 from quorate.kernel.errors import QuorateError
 

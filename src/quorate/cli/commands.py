@@ -1,0 +1,86 @@
+"""The commands of ``quorate``, joined; mistakes become one sentence each."""
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from quorate import __version__
+from quorate.broker.log_lines import LineFormatter
+from quorate.cli import (
+    backup,
+    compact,
+    demo,
+    export,
+    hold,
+    list_backups,
+    offsets,
+    prune,
+    restore,
+    serve,
+    topics,
+    up,
+    verify,
+)
+from quorate.cli.cluster import add_node, rebalance, remove_node, status
+from quorate.cli.doctor import command as doctor
+from quorate.cli.missing_extra import missing_extra
+from quorate.kernel.errors import QuorateError
+
+cluster = typer.Typer(help="Look after a running cluster: its nodes, its quorum, its partitions.", no_args_is_help=True)
+cluster.command("status")(status.status)
+cluster.command("doctor")(doctor.doctor)
+cluster.command("add-node")(add_node.add_node)
+cluster.command("remove-node")(remove_node.remove_node)
+cluster.command("rebalance")(rebalance.rebalance)
+
+app = typer.Typer(
+    help="A Kafka-compatible log cluster that always names the true partition leader.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(serve.serve)
+app.command("up")(up.up)
+app.add_typer(cluster, name="cluster")
+app.add_typer(topics.app, name="topics")
+app.command("demo")(demo.demo)
+app.command("backup")(backup.backup)
+app.command("restore")(restore.restore)
+app.add_typer(offsets.app, name="offsets")
+app.command("list-backups")(list_backups.list_backups)
+app.command("verify")(verify.verify)
+app.command("export")(export.export)
+app.command("compact")(compact.compact)
+app.command("prune")(prune.prune)
+app.command("hold")(hold.hold)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+    if version:
+        print(f"quorate {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    run(app, "quorate")
+
+
+def run(commands: typer.Typer, name: str) -> None:
+    # What is tried again is no news to a user: the outcome is told in one sentence. A node keeps a log of its own.
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter("%(message)s"))
+    logging.basicConfig(level=logging.ERROR, handlers=[handler])
+    try:
+        commands()
+    except QuorateError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except ImportError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        print(f"{name}: {sentence}", file=sys.stderr)
+        sys.exit(1)
