@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.cluster.options import open_client
+from quorate.cli.options import open_client
 from tests.compat.clients.client import Record
 from tests.compat.clients.confluent import ConfluentClient
 from tests.compat.reading import read_all

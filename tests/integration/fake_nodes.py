@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from quorate.cli.doctor.facts import LeaderClaim
+from quorate.cli.doctor.observations import LeaderClaim
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import APIS, ApiKey, find_api
 from quorate.protocol.codec import decode

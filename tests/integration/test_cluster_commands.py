@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from quorate.cli.cluster.image import describe_image
+from quorate.cli.cluster.description import describe_image
 from quorate.cli.commands import app
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
@@ -84,7 +84,7 @@ def test_what_cannot_be_brought_back_is_asked_for_and_never_done_by_a_script_wit
 
     refused = quorate(cluster, *arguments)
     with monkeypatch.context() as terminal:
-        terminal.setattr("quorate.cli.confirmation._can_answer", lambda: True)
+        terminal.setattr("quorate.cli.terminal._can_answer", lambda: True)
         declined = quorate(cluster, *arguments, answers="n\n")
         assert "orders" in quorate(cluster, "topics", "list").output
         assert len(status(cluster)["nodes"]) == 3
@@ -204,7 +204,7 @@ def test_node_is_emptied_though_the_first_to_be_asked_knew_an_old_state(
     def describe(client: KafkaClient) -> MetadataImage:
         return old_states.pop() if old_states else describe_image(client)
 
-    monkeypatch.setattr("quorate.cli.cluster.image.describe_image", describe)
+    monkeypatch.setattr("quorate.cli.cluster.description.describe_image", describe)
 
     removed = quorate(cluster, "cluster", "remove-node", "--yes", "--node-id", "4001")
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.commands import app
-from quorate.cli.doctor.facts import LeaderClaim
+from quorate.cli.doctor.observations import LeaderClaim
 from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient

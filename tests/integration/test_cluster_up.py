@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quorate.cli.cluster.options import open_client
+from quorate.cli.options import open_client
 from quorate.client.admin.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from quorate.cli.local.private_files import write_private
+from quorate.cli.local.node_files import write_private
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess, free_port
 from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.commands import app
-from quorate.cli.doctor.facts import Attempt, LeaderClaim, Trial
+from quorate.cli.doctor.observations import Attempt, LeaderClaim, Trial
 from quorate.cli.doctor.probes import try_claims
 from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster import Cluster

@@ -23,7 +23,7 @@ from quorate.cli import (
     up,
     verify,
 )
-from quorate.cli.cluster import add_node, rebalance, remove_node, status
+from quorate.cli.cluster import membership, rebalance, status
 from quorate.cli.doctor import command as doctor
 from quorate.cli.missing_extra import missing_extra
 from quorate.kernel.errors import QuorateError
@@ -31,8 +31,8 @@ from quorate.kernel.errors import QuorateError
 cluster = typer.Typer(help="Look after a running cluster: its nodes, its quorum, its partitions.", no_args_is_help=True)
 cluster.command("status")(status.status)
 cluster.command("doctor")(doctor.doctor)
-cluster.command("add-node")(add_node.add_node)
-cluster.command("remove-node")(remove_node.remove_node)
+cluster.command("add-node")(membership.add_node)
+cluster.command("remove-node")(membership.remove_node)
 cluster.command("rebalance")(rebalance.rebalance)
 
 app = typer.Typer(

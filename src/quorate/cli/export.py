@@ -7,11 +7,11 @@ import msgspec
 import typer
 
 from quorate.cli.backup import read_backup_config
-from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
-from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
+from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.terminal import counted
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.counted import counted
 from quorate.cli.progress_display import format_bytes
 from quorate.cli.spark_options import FormatOption, OutputFormat
-from quorate.cli.text_table import print_table
+from quorate.cli.terminal import counted, print_table
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

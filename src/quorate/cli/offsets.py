@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption, tell
-from quorate.cli.counted import counted
+from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.restore import read_restore_config
 from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.terminal import counted, tell
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from quorate.cli.counted import counted
+from quorate.cli.terminal import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.terminal import counted
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:

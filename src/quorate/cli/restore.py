@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.cluster.options import COPY_TIMEOUT_S, TimeoutOption
-from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
+from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.settings_file import read_settings_file
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.terminal import counted
 
 if TYPE_CHECKING:
     from quorate.backup.restore.config import RestoreConfig

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.config_pairs import parse_configs
+from quorate.cli.options import parse_configs
 
 if TYPE_CHECKING:
     from quorate.backup.config import SparkConfig

@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.cluster.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
-from quorate.cli.config_pairs import parse_configs
-from quorate.cli.confirmation import YesOption, confirm
-from quorate.cli.counted import counted
+from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client, parse_configs
 from quorate.cli.spark_options import FormatOption, OutputFormat
-from quorate.cli.text_table import print_table
+from quorate.cli.terminal import YesOption, confirm, counted, node_list, print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import TopicName
 

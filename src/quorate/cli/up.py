@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.config_pairs import parse_configs
 from quorate.cli.interruption import raise_when_stopped
+from quorate.cli.options import parse_configs
 from quorate.kernel.errors import QuorateError
 
 

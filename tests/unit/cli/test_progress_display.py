@@ -7,8 +7,8 @@ import pytest
 
 from quorate.backup.spark.run_progress import RunProgress
 from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance
-from quorate.cli.counted import counted
 from quorate.cli.progress_display import ProgressDisplay
+from quorate.cli.terminal import counted
 
 MB = 1_000_000
 

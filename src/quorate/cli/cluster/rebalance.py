@@ -1,14 +1,24 @@
-"""``quorate cluster rebalance``: even out replicas and leaders over the nodes."""
+"""``quorate cluster rebalance``: even out replicas and leaders over the nodes; and how a plan is carried out."""
 
-from typing import Annotated
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cluster.moves import carry_out, show_plan
-from quorate.cli.cluster.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
-from quorate.cli.confirmation import YesOption, confirm
-from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
+from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
+from quorate.cli.terminal import YesOption, confirm, counted, node_list
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+
+if TYPE_CHECKING:
+    from quorate.client.kafka_client import KafkaClient
+    from quorate.kernel.ids import TopicPartition
+    from quorate.metadata.core.commands import PartitionReassignment
+    from quorate.metadata.core.image import MetadataImage
+
+_LOOK_INTERVAL_S = 0.1
+_SAY_INTERVAL_S = 5.0
 
 
 def rebalance(
@@ -19,7 +29,7 @@ def rebalance(
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Show which partitions move from where to where, and move them."""
-    from quorate.cli.cluster.image import describe_image
+    from quorate.cli.cluster.description import describe_image
     from quorate.kernel.ids import TopicPartition
     from quorate.metadata.core.elections import preferred_leader_imbalance
     from quorate.metadata.core.rebalancing import rebalance_plan
@@ -43,3 +53,35 @@ def rebalance(
         if elsewhere:
             late = client.reassignments.elect_preferred_leaders(elsewhere)
             print(f"{counted(len(elsewhere) - len(late), 'partition')} have their preferred leader again")
+
+
+def show_plan(image: "MetadataImage", plan: "Sequence[PartitionReassignment]") -> None:
+    for move in plan:
+        before = image.partition_replicas(move.topic, move.partition)
+        print(f"{move.topic}-{move.partition}: {node_list(before)} -> {node_list(move.replicas or ())}")
+
+
+def carry_out(client: "KafkaClient", plan: "Sequence[PartitionReassignment]") -> None:
+    """Ask for the moves and return when all are done; they go on by themselves if the command is stopped."""
+    from quorate.kernel.ids import TopicPartition
+
+    names = [TopicPartition(move.topic, move.partition) for move in plan]
+    try:
+        client.reassignments.alter({name: move.replicas for name, move in zip(names, plan, strict=True)})
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        raise QuorateError("replicas moved while the plan was made: run the command again") from error
+    wait_for_moves(client, names)
+
+
+def wait_for_moves(client: "KafkaClient", names: "Sequence[TopicPartition]") -> None:
+    moving, last_said = set(names), 0.0
+    while moving:
+        moving &= set(client.reassignments.ongoing())
+        if moving and time.monotonic() - last_said >= _SAY_INTERVAL_S:
+            print(f"{len(names) - len(moving)} of {counted(len(names), 'partition')} moved", flush=True)
+            last_said = time.monotonic()
+        if moving:
+            time.sleep(_LOOK_INTERVAL_S)
+    print(f"{counted(len(names), 'partition')} moved", flush=True)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from quorate.cli.cluster.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, node_list, open_client
-from quorate.cli.counted import counted
+from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
 from quorate.cli.spark_options import FormatOption, OutputFormat
-from quorate.cli.text_table import print_table
+from quorate.cli.terminal import counted, node_list, print_table
 
 if TYPE_CHECKING:
-    from quorate.cli.cluster.health import ClusterHealth, NodeHealth, PartitionHealth
+    from quorate.cli.cluster.description import ClusterHealth, NodeHealth, PartitionHealth
 
 _SHOWN_PARTITIONS = 20
 
@@ -26,7 +25,7 @@ def status(
 
     That is: a quorum leader, all nodes live and without a problem of their own, all replicas in sync.
     """
-    from quorate.cli.cluster.health import examine
+    from quorate.cli.cluster.description import examine
 
     with open_client(bootstrap_server, timeout) as client:
         health = examine(client)

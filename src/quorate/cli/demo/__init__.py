@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quorate.cli.counted import counted
 from quorate.cli.interruption import interruptible
+from quorate.cli.terminal import counted
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 

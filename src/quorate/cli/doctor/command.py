@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from quorate.cli.cluster.options import BootstrapOption
 from quorate.cli.interruption import interruptible
+from quorate.cli.options import BootstrapOption
 from quorate.cli.spark_options import FormatOption, OutputFormat
 
 if TYPE_CHECKING:
     from quorate.cli.doctor.examination import Examination
-    from quorate.cli.doctor.report import Report
+    from quorate.cli.doctor.findings import Report
 
 #: Nodes that are asked at the same time.
 _THREADS = 16
@@ -84,7 +84,7 @@ def _watch(examination: "Examination", every_s: float, output_format: OutputForm
 
 def _examine(examination: "Examination") -> "Report":
     """As a report also where no node answers: who watches wants to see them come back."""
-    from quorate.cli.doctor.report import nobody_answers
+    from quorate.cli.doctor.findings import nobody_answers
     from quorate.client.errors import NoBrokerAnswered
 
     try:
@@ -94,7 +94,7 @@ def _examine(examination: "Examination") -> "Report":
 
 
 def _show(before: "Report | None", report: "Report", output_format: OutputFormat) -> None:
-    from quorate.cli.doctor.report import change_lines, json_line
+    from quorate.cli.doctor.findings import change_lines, json_line
 
     changes = list(change_lines(before, report))
     if output_format is OutputFormat.JSON and changes:

@@ -6,20 +6,19 @@ that every look shows. Two leaders for one epoch are wrong at once, also when on
 
 from collections.abc import Iterator, Sequence
 
-from quorate.cli.doctor.belief import Belief, newest_beliefs
 from quorate.cli.doctor.disagreements import (
     address_disagreements,
     cluster_id_disagreements,
     coordinator_disagreements,
     fencing_disagreements,
+    judge_trials,
     leader_disagreements,
     quorum_disagreements,
     replica_disagreements,
     topic_disagreements,
 )
-from quorate.cli.doctor.facts import LeaderClaim, Look
-from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind, by_weight
-from quorate.cli.doctor.trials import judge_trials
+from quorate.cli.doctor.findings import DoctorFinding, FindingSeverity, Kind, by_weight
+from quorate.cli.doctor.observations import LeaderClaim, Look, NewestClaim, newest_claims
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
 from quorate.replication.core.min_isr import effective_min_isr
 
@@ -38,7 +37,7 @@ def lasting(looks: Sequence[Look]) -> list[DoctorFinding]:
 
 def diagnose(look: Look) -> list[DoctorFinding]:
     """Everything that this look shows, passing or not."""
-    beliefs = newest_beliefs(look.answers)
+    newest = newest_claims(look.answers)
     return [
         *_silent_nodes(look),
         *_reported_problems(look),
@@ -49,11 +48,11 @@ def diagnose(look: Look) -> list[DoctorFinding]:
         *address_disagreements(look.answers),
         *fencing_disagreements(look.answers),
         *topic_disagreements(look.answers),
-        *leader_disagreements(look.answers, beliefs),
-        *replica_disagreements(look.answers, beliefs),
-        *coordinator_disagreements(look.coordinators, beliefs),
-        *judge_trials(look.trials, beliefs, len(look.answers)),
-        *_partition_states(look, beliefs),
+        *leader_disagreements(look.answers, newest),
+        *replica_disagreements(look.answers, newest),
+        *coordinator_disagreements(look.coordinators, newest),
+        *judge_trials(look.trials, newest, len(look.answers)),
+        *_partition_states(look, newest),
     ]
 
 
@@ -137,17 +136,17 @@ def _leaderless_quorum(look: Look) -> Iterator[DoctorFinding]:
         yield DoctorFinding(kind=Kind.QUORUM_LEADERLESS, subject="quorum", text="no leader: no change can be agreed on")
 
 
-def _partition_states(look: Look, beliefs: dict[TopicPartition, Belief]) -> Iterator[DoctorFinding]:
+def _partition_states(look: Look, newest: dict[TopicPartition, NewestClaim]) -> Iterator[DoctorFinding]:
     silent = look.node_ids - {answer.node_id for answer in look.answers}
-    for name, belief in beliefs.items():
-        partition, subject = belief.metadata, str(name)
+    for name, found in newest.items():
+        partition, subject = found.metadata, str(name)
         in_sync = f"in sync {_ids(partition.isr)} of {_ids(partition.replicas)}"
         min_isr = effective_min_isr(look.min_isr.get(name.topic, 1), len(partition.replicas))
         if partition.leader is None:
             yield DoctorFinding(kind=Kind.LEADERLESS, subject=subject, text=f"no leader; {in_sync}")
         elif partition.leader in silent:
-            text = f"{belief.claim} does not answer; {in_sync}"
-            yield DoctorFinding(kind=Kind.LEADER_UNREACHABLE, subject=subject, text=text, held=str(belief.claim))
+            text = f"{found.claim} does not answer; {in_sync}"
+            yield DoctorFinding(kind=Kind.LEADER_UNREACHABLE, subject=subject, text=text, held=str(found.claim))
         elif len(partition.isr) < min_isr:
             text = f"below min.insync.replicas {min_isr}, so that acks=all is refused; {in_sync}"
             yield DoctorFinding(kind=Kind.UNDER_MIN_ISR, subject=subject, text=text)

@@ -1,16 +1,54 @@
-"""Where the words of two nodes differ."""
+"""Where the words of two nodes differ, and where what a node did when a claim was tried differs from the claim.
+
+Whoever is named as leader must accept, everybody else must refuse and, where the answer has room for it, name the
+leader. "Accept" means that the answer came from behind the check of leadership: the write is one that no leader takes.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from quorate.cli.doctor.belief import Belief
-from quorate.cli.doctor.facts import FoundCoordinator, LeaderClaim, NodeAnswers, QuorumClaim, claim_of
-from quorate.cli.doctor.finding import DoctorFinding, Kind
+from quorate.cli.doctor.findings import DoctorFinding, FindingSeverity, Kind
+from quorate.cli.doctor.observations import (
+    Attempt,
+    FoundCoordinator,
+    LeaderClaim,
+    NewestClaim,
+    NodeAnswers,
+    QuorumClaim,
+    Trial,
+    claim_of,
+)
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, TopicPartition
 
 V = TypeVar("V", bound=Hashable)
+_ACCEPTED: Final[Mapping[Attempt, frozenset[ErrorCode]]] = {
+    # The offset is checked after the leadership; retention or a new leader may have moved it since it was asked for.
+    Attempt.FETCH: frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE}),
+    # Too few in sync is told as a state of the partition.
+    Attempt.WRITE: frozenset(
+        {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE}
+    ),
+    Attempt.GROUP_REQUEST: frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}),
+}
+_REFUSED: Final[Mapping[Attempt, frozenset[ErrorCode]]] = {
+    Attempt.FETCH: frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER}),
+    Attempt.WRITE: frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER}),
+    Attempt.GROUP_REQUEST: frozenset({ErrorCode.NOT_COORDINATOR}),
+}
+_FORBIDDEN: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_VERBS: Final = {
+    Attempt.FETCH: "fetches",
+    Attempt.WRITE: "writes",
+    Attempt.GROUP_REQUEST: "group requests",
+}
 
 
 def cluster_id_disagreements(answers: Sequence[NodeAnswers]) -> Iterator[DoctorFinding]:
@@ -54,20 +92,20 @@ def _topic_text(answer: NodeAnswers, name: str) -> str:
 
 
 def leader_disagreements(
-    answers: Sequence[NodeAnswers], beliefs: Mapping[TopicPartition, Belief]
+    answers: Sequence[NodeAnswers], newest: Mapping[TopicPartition, NewestClaim]
 ) -> Iterator[DoctorFinding]:
     for answer in answers:
         for name, topic_id, partition in answer.partitions():
-            belief, claim = beliefs[name], claim_of(partition)
-            if claim != belief.claim and topic_id == belief.topic_id:
-                text = f"node {answer.node_id} says {claim}, node {belief.nodes[0]} says {belief.claim}"
+            found, claim = newest[name], claim_of(partition)
+            if claim != found.claim and topic_id == found.topic_id:
+                text = f"node {answer.node_id} says {claim}, node {found.nodes[0]} says {found.claim}"
                 yield DoctorFinding(
                     kind=Kind.LEADER,
                     subject=str(name),
                     text=text,
                     node_id=answer.node_id,
                     held=str(claim),
-                    is_certain=contradicts(claim, belief.claim),
+                    is_certain=contradicts(claim, found.claim),
                 )
 
 
@@ -78,11 +116,11 @@ def contradicts(one: LeaderClaim, other: LeaderClaim) -> bool:
 
 
 def replica_disagreements(
-    answers: Sequence[NodeAnswers], beliefs: Mapping[TopicPartition, Belief]
+    answers: Sequence[NodeAnswers], newest: Mapping[TopicPartition, NewestClaim]
 ) -> Iterator[DoctorFinding]:
     """Of nodes that agree on the leader: those that lag behind in that are told already."""
-    for name, belief in beliefs.items():
-        agreeing = [answer for answer in answers if answer.node_id in belief.nodes]
+    for name, found in newest.items():
+        agreeing = [answer for answer in answers if answer.node_id in found.nodes]
         said = {answer.node_id: answer.metadata.topics[name.topic].partitions[name.partition] for answer in agreeing}
         replicas = {node: partition.replicas for node, partition in said.items()}
         isr = {node: tuple(sorted(partition.isr)) for node, partition in said.items()}
@@ -119,17 +157,17 @@ def _quorum_text(claim: QuorumClaim) -> str:
 
 
 def coordinator_disagreements(
-    found: Sequence[FoundCoordinator], beliefs: Mapping[TopicPartition, Belief]
+    coordinators: Sequence[FoundCoordinator], newest: Mapping[TopicPartition, NewestClaim]
 ) -> Iterator[DoctorFinding]:
     """A group's coordinator is who leads its partition of __consumer_offsets, whoever is asked."""
-    for each in found:
-        belief = beliefs.get(each.partition)
-        if belief is None or belief.claim.leader is None:
+    for each in coordinators:
+        found = newest.get(each.partition)
+        if found is None or found.claim.leader is None:
             continue
-        leads = f"{each.partition} has {belief.claim}"
+        leads = f"{each.partition} has {found.claim}"
         if each.outcome is not ErrorCode.NONE:
             text = f"node {each.node_id} names no coordinator for group {each.group_id}: {each.outcome.name}; {leads}"
-        elif each.coordinator != belief.claim.leader:
+        elif each.coordinator != found.claim.leader:
             text = f"node {each.node_id} names node {each.coordinator} for group {each.group_id}; {leads}"
         else:
             continue
@@ -157,3 +195,70 @@ def _odd_ones(said: Mapping[NodeId, V], subject: str, words: Callable[[V], str])
                 node_id=node,
                 held=words(value),
             )
+
+
+def judge_trials(
+    trials: Sequence[Trial], newest: Mapping[TopicPartition, NewestClaim], answering: int
+) -> Iterator[DoctorFinding]:
+    """``answering`` nodes said who leads."""
+    for trial in trials:
+        if trial.outcome in _FORBIDDEN:
+            yield _untried(trial)
+        elif trial.attempt is Attempt.WRITE and trial.outcome is ErrorCode.NONE:
+            yield _finding(Kind.ACCEPTED, trial, "took a batch with a wrong checksum", is_certain=True)
+        elif trial.node_id == trial.claim.leader:
+            yield from _judge_leader(trial, newest[trial.partition].nodes, answering)
+        else:
+            yield from _judge_other(trial)
+
+
+def _judge_leader(trial: Trial, namers: Sequence[NodeId], answering: int) -> Iterator[DoctorFinding]:
+    if trial.outcome not in _ACCEPTED[trial.attempt]:
+        who = "all" if len(namers) == answering else " and ".join(f"node {node}" for node in namers)
+        named = f"is named leader (epoch {trial.claim.leader_epoch}) by {who}"
+        text = f"{named} but refuses {_VERBS[trial.attempt]}: {trial.outcome.name}"
+        yield _finding(Kind.REFUSED, trial, text)
+
+
+def _judge_other(trial: Trial) -> Iterator[DoctorFinding]:
+    if trial.outcome in _ACCEPTED[trial.attempt]:
+        # Only a fetch says for which epoch it is meant: who takes a write may not have heard of a newer one yet.
+        is_certain = trial.attempt is Attempt.FETCH and trial.claim.leader is not None and trial.claim.leader_epoch >= 0
+        text = f"accepts {_VERBS[trial.attempt]} ({trial.outcome.name}), though others say {trial.claim}"
+        yield _finding(Kind.ACCEPTED, trial, text, is_certain=is_certain)
+    elif trial.outcome not in _REFUSED[trial.attempt]:
+        due = next(iter(_REFUSED[trial.attempt])).name
+        text = f"answers {trial.attempt} with {trial.outcome.name} where {due} is due"
+        yield _finding(Kind.REFUSED, trial, text)
+    elif trial.hint is not None and trial.hint != trial.claim:
+        text = f"sends {_VERBS[trial.attempt]} to {trial.hint}, though others say {trial.claim}"
+        yield _finding(Kind.HINT, trial, text, is_certain=contradicts(trial.hint, trial.claim))
+    elif trial.hint is None and trial.has_room_for_hint and trial.claim.leader is not None:
+        text = f"refuses {_VERBS[trial.attempt]} and does not name {trial.claim}"
+        yield _finding(Kind.HINT, trial, text, severity=FindingSeverity.WARNING)
+
+
+def _finding(
+    kind: Kind, trial: Trial, text: str, *, severity: FindingSeverity = FindingSeverity.ERROR, is_certain: bool = False
+) -> DoctorFinding:
+    return DoctorFinding(
+        kind=kind,
+        severity=severity,
+        subject=str(trial.partition),
+        text=f"node {trial.node_id} {text}",
+        node_id=trial.node_id,
+        # With a new claim the node has something new to do.
+        held=f"{trial.attempt} {trial.outcome.name} {trial.claim} {trial.hint}",
+        is_certain=is_certain,
+    )
+
+
+def _untried(trial: Trial) -> DoctorFinding:
+    return DoctorFinding(
+        kind=Kind.UNTRIED,
+        severity=FindingSeverity.WARNING,
+        subject=str(trial.partition),
+        text=f"{trial.attempt} could not be tried on node {trial.node_id}: {trial.outcome.name}",
+        node_id=trial.node_id,
+        held=trial.attempt,
+    )

@@ -1,25 +1,56 @@
 """Looking at a cluster, and again until what is wrong has either passed or lasted.
 
-A look asks all nodes at once, each on a thread of its own, so that one that hangs does not hold up the others.
+A look asks all nodes at once, each on a thread of its own, so that one that hangs does not hold up the others: those
+that the bootstrap servers name, and those that only these name in turn. Then it tries on each node what all claim.
 """
 
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final
 
-from quorate.cli.doctor.asking import ask_all
-from quorate.cli.doctor.belief import newest_beliefs
+import msgspec
+
 from quorate.cli.doctor.diagnosis import diagnose, information, lasting
-from quorate.cli.doctor.facts import FoundCoordinator, Look, NodeAnswers, Silence, Trial
+from quorate.cli.doctor.findings import Report
+from quorate.cli.doctor.observations import (
+    FoundCoordinator,
+    Look,
+    NodeAnswers,
+    QuorumClaim,
+    Silence,
+    Trial,
+    newest_claims,
+)
 from quorate.cli.doctor.probes import Claims, find_coordinators, groups_by_partition, try_claims
-from quorate.cli.doctor.report import Report
+from quorate.client.admin.brokers import NodeCondition, ask_conditions
 from quorate.client.admin.configs import Configs
 from quorate.client.cluster import Cluster
-from quorate.kernel.errors import QuorateError
+from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, read_metadata
+from quorate.client.connections.connection import Connection
+from quorate.client.errors import NoBrokerAnswered, UnsupportedApi, check
+from quorate.kernel.address import Address
+from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
+from quorate.kernel.ids import NO_NODE, NodeId, Term
+from quorate.kernel.topic_names import CLUSTER_METADATA
+from quorate.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from quorate.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from quorate.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 _LOOK_INTERVAL_S: Final = 0.5
 _MIN_ISR: Final = "min.insync.replicas"
+_NO_AUTO_CREATION_VERSION = 4
+_FENCED_BROKERS_VERSION = 2
+#: What a node answers that finds no leader of the quorum.
+_QUORUM_LEADERLESS = frozenset(
+    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE}
+)
 
 
 class Examination:
@@ -42,7 +73,7 @@ class Examination:
         last = looks[-1]
         return Report(
             node_count=len(last.node_ids),
-            partition_count=len(newest_beliefs(last.answers)),
+            partition_count=len(newest_claims(last.answers)),
             claims_tried=sum(len(look.trials) + len(look.coordinators) for look in looks),
             findings=lasting(looks),
             information=information(last),
@@ -50,7 +81,7 @@ class Examination:
 
     def _look(self) -> Look:
         asked = ask_all(self._cluster, self._executor)
-        claims = {name: belief.claim for name, belief in newest_beliefs(asked.answers).items()}
+        claims = {name: found.claim for name, found in newest_claims(asked.answers).items()}
         self._learn_min_isr({name.topic for name in claims})
         tried = list(self._executor.map(lambda each: self._try(each, claims), asked.answers))
         return Look(
@@ -79,3 +110,112 @@ class Examination:
             with suppress(QuorateError):  # A guide and no more; who may not ask for configs is still examined.
                 for topic, entries in Configs(self._cluster).describe_topics(sorted(missing)).items():
                     self._min_isr[topic] = int(entries[_MIN_ISR].value or 1)
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    answers: Sequence[NodeAnswers]
+    silences: Sequence[Silence]
+    lost_bootstrap_servers: Sequence[Address]
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said at one address."""
+
+    metadata: ClusterMetadata
+    registered: dict[LiveBroker, bool]
+    quorum: QuorumClaim | None
+    conditions: list[NodeCondition]
+
+    def nodes(self) -> set[LiveBroker]:
+        named = {*self.metadata.brokers.values(), *self.registered}
+        return {LiveBroker(node_id=broker.node_id, address=broker.address) for broker in named}
+
+
+def ask_all(cluster: Cluster, executor: Executor) -> _Asked:
+    """Ask the bootstrap servers, then whom they name, until nobody names anybody new."""
+    said: dict[Address, _Said | QuorateError] = {}
+    wanted = set(cluster.config.bootstrap_addresses())
+    while wanted:
+        said |= dict(zip(wanted, executor.map(lambda address: _ask(cluster, address), wanted), strict=True))
+        wanted = {node.address for node in _named(said.values())} - set(said)
+    if not any(isinstance(each, _Said) for each in said.values()):
+        raise NoBrokerAnswered("the doctor", {at: why for at, why in said.items() if isinstance(why, QuorateError)})
+    return _sort_out(said)
+
+
+def _sort_out(said: dict[Address, _Said | QuorateError]) -> _Asked:
+    answers, silences = [], []
+    nodes = sorted(_named(said.values()), key=lambda node: (node.node_id, str(node.address)))
+    for node in nodes:
+        match said[node.address]:
+            case _Said() as found:
+                answers.append(_answers(node, found))
+            case reason:
+                silences.append(Silence(node=node, reason=str(reason)))
+    known = {node.address for node in nodes}
+    lost = [address for address, each in said.items() if isinstance(each, QuorateError) and address not in known]
+    return _Asked(answers=answers, silences=silences, lost_bootstrap_servers=lost)
+
+
+def _named(said: Iterable[_Said | QuorateError]) -> set[LiveBroker]:
+    return {node for each in said if isinstance(each, _Said) for node in each.nodes()}
+
+
+def _answers(node: LiveBroker, said: _Said) -> NodeAnswers:
+    fenced = {broker.node_id: is_fenced for broker, is_fenced in said.registered.items()}
+    # Who answers at an address is not said in the answer; that is known only here.
+    conditions = [msgspec.structs.replace(each, node_id=node.node_id) for each in said.conditions]
+    return NodeAnswers(node=node, metadata=said.metadata, fenced=fenced, quorum=said.quorum, conditions=conditions)
+
+
+def _ask(cluster: Cluster, address: Address) -> _Said | QuorateError:
+    try:
+        connection = cluster.connection_to(address)
+        quorum = _ask_quorum(connection)  # First, as it may take a while: the claims that get tried are to be fresh.
+        conditions = ask_conditions(connection, NO_NODE)
+        return _Said(
+            metadata=_ask_metadata(connection),
+            registered=_ask_registered(connection),
+            quorum=quorum,
+            conditions=conditions,
+        )
+    except QuorateError as error:
+        return error
+
+
+def _ask_metadata(connection: Connection) -> ClusterMetadata:
+    version = connection.versions.choose(MetadataRequest)
+    allow = {} if version < _NO_AUTO_CREATION_VERSION else {"allow_auto_topic_creation": False}
+    answer = connection.ask(MetadataRequest(topics=None, **allow), MetadataResponse, version)
+    check(answer.error_code, f"get the metadata of {connection.address}")
+    return read_metadata(answer)
+
+
+def _ask_registered(connection: Connection) -> dict[LiveBroker, bool]:
+    """All brokers and whether they are fenced, where that can be told."""
+    if not connection.versions.supports(DescribeClusterRequest, at_least=_FENCED_BROKERS_VERSION):
+        return {}
+    version = connection.versions.choose(DescribeClusterRequest)
+    answer = connection.ask(DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse, version)
+    if answer.error_code != ErrorCode.NONE:
+        return {}
+    return {
+        LiveBroker(node_id=NodeId(broker.broker_id), address=Address(broker.host, broker.port)): broker.is_fenced
+        for broker in answer.brokers
+    }
+
+
+def _ask_quorum(connection: Connection) -> QuorumClaim | None:
+    partition = RequestPartitionData(partition_index=0)
+    request = DescribeQuorumRequest(topics=[RequestTopicData(topic_name=CLUSTER_METADATA, partitions=[partition])])
+    try:
+        version = connection.versions.choose(DescribeQuorumRequest)
+        answer = connection.ask(request, DescribeQuorumResponse, version)
+        check(answer.error_code, "describe the quorum", answer.error_message)
+        [found] = [each for topic in answer.topics for each in topic.partitions]
+        check(found.error_code, "describe the quorum")
+    except UnsupportedApi:
+        return None
+    except KafkaError as error:
+        return QuorumClaim(None, Term(-1)) if error.code in _QUORUM_LEADERLESS else None
+    return QuorumClaim(NodeId(found.leader_id) if found.leader_id >= 0 else None, Term(found.leader_epoch))

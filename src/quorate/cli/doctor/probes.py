@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, groupby
 from typing import Final
 
-from quorate.cli.doctor.facts import Attempt, FoundCoordinator, LeaderClaim, Trial
+from quorate.cli.doctor.observations import Attempt, FoundCoordinator, LeaderClaim, Trial
 from quorate.client.connections.connection import Connection
 from quorate.client.errors import error_code
 from quorate.coordination.core.partitioning import partition_for

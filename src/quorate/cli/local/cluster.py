@@ -1,24 +1,37 @@
-"""A cluster on this machine: a process a node, started, described in ``cluster.json`` and stopped together."""
+"""A cluster on this machine: a process a node, started, described in ``cluster.json`` and stopped together.
 
+The processes are forked from this one, so that all share what was imported once.
+"""
+
+import gc
 import json
+import logging
 import os
+import signal
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.cli.local.layout import Wishes, lay_out
-from quorate.cli.local.node_process import Lifeline, NodeProcess, load_the_broker
-from quorate.cli.local.private_files import make_private_folder, write_private
+from quorate.cli.local.node_files import make_private_folder, write_private
 from quorate.kernel.errors import QuorateError
+
+_STOP_TIMEOUT_S = 15
+_POLL_S = 0.01
+#: What a child says in place of being ready, and why.
+_FAILED = "failed: "
 
 
 class LocalNode:
     """One node: where it is, and its process while the cluster runs."""
 
-    process: NodeProcess
+    process: "NodeProcess"
 
     def __init__(self, config_path: Path, config: NodeConfig) -> None:
         self.node_id = config.node_id
@@ -28,7 +41,7 @@ class LocalNode:
         self.config_path = config_path
         self.log_path = config_path.with_name("node.log")
 
-    def start(self, lifeline: Lifeline) -> None:
+    def start(self, lifeline: "Lifeline") -> None:
         self.process = NodeProcess(self.node_id, self.config_path, self.log_path, lifeline)
 
 
@@ -77,7 +90,7 @@ class LocalCluster:
                 f"{error}: stop the cluster that runs there, or name another folder with --data"
             ) from None
 
-    def _start(self, lifeline: Lifeline, held: ExitStack) -> None:
+    def _start(self, lifeline: "Lifeline", held: ExitStack) -> None:
         started: list[LocalNode] = []
         held.callback(_stop, started)
         for node in self.nodes:
@@ -128,3 +141,104 @@ def _stop(nodes: Sequence[LocalNode]) -> None:
         node.process.ask_to_stop()
     for node in nodes:
         node.process.stop()
+
+
+class Lifeline:
+    """A pipe that nobody writes to. Its other end closes when this process ends, however it ends."""
+
+    def __init__(self) -> None:
+        self.for_children, self._held = os.pipe()
+
+    def let_go(self) -> None:
+        """In a child: only the parent's end counts."""
+        os.close(self._held)
+
+    def close(self) -> None:
+        os.close(self.for_children)
+        os.close(self._held)
+
+
+def load_the_broker() -> None:
+    """Import before the first fork what every node needs. There must be no threads yet."""
+    import quorate.broker.process
+    import quorate.cli.serve  # noqa: F401
+
+    with suppress(ImportError):
+        import uvloop  # noqa: F401
+    gc.freeze()  # What is shared stays shared: the collector of a child need not touch it.
+
+
+class NodeProcess:
+    """A node that runs ``quorate serve`` on its file; what it logs goes to ``log_path``."""
+
+    def __init__(self, node_id: int, config_path: Path, log_path: Path, lifeline: Lifeline) -> None:
+        self.node_id = node_id
+        self._log_path = log_path
+        self._status: int | None = None
+        read_end, write_end = os.pipe()
+        self._output = os.fdopen(read_end)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _become_node(config_path, log_path, lifeline, write_end)
+        os.close(write_end)
+
+    def wait_until_ready(self) -> None:
+        line = self._output.readline()
+        if not line.startswith("ready: "):
+            self.stop()
+            why = line.removeprefix(_FAILED).strip() if line.startswith(_FAILED) else self._last_log_line()
+            raise QuorateError(f"node {self.node_id} did not start: {why}")
+
+    @property
+    def is_running(self) -> bool:
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status is None
+
+    def ask_to_stop(self) -> None:
+        if self.is_running:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        self.ask_to_stop()
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while self.is_running:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(_POLL_S)
+        self._output.close()
+
+    def _last_log_line(self) -> str:
+        lines = self._log_path.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"it ended with status {self._status}"
+
+
+def _become_node(config_path: Path, log_path: Path, lifeline: Lifeline, output: int) -> NoReturn:
+    """The child's whole life. It never returns into the code that called it."""
+    status = 1
+    try:
+        os.setsid()  # Ctrl-C reaches the parent alone, which stops its nodes in good order.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        lifeline.let_go()
+        for source, target in ((lifeline.for_children, 0), (output, 1), (log, 2)):
+            os.dup2(source, target)
+            os.close(source)
+        from quorate.cli.serve import serve
+
+        serve(config_path, until_stdin_closes=True)
+        status = 0
+    except QuorateError as error:
+        with suppress(OSError):  # The parent may be gone.
+            print(f"{_FAILED}{error}", flush=True)
+        logging.getLogger(__name__).critical("node ended error=%s", error)
+    except BaseException as error:
+        logging.getLogger(__name__).critical("node ended error=%s", error, exc_info=True)
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from quorate.cli.doctor.diagnosis import diagnose, information, lasting
-from quorate.cli.doctor.facts import (
+from quorate.cli.doctor.findings import DoctorFinding, FindingSeverity
+from quorate.cli.doctor.observations import (
     Attempt,
     FoundCoordinator,
     LeaderClaim,
@@ -16,7 +17,6 @@ from quorate.cli.doctor.facts import (
     Silence,
     Trial,
 )
-from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity
 from quorate.client.admin.brokers import NodeCondition
 from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, PartitionMetadata, TopicMetadata
 from quorate.kernel.address import Address

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.cli.doctor.facts import LeaderClaim
+from quorate.cli.doctor.observations import LeaderClaim
 from quorate.cli.doctor.probes import groups_by_partition, unacceptable_batch
 from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode, KafkaError

@@ -5,8 +5,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from quorate.cli.cluster.health import ClusterHealth, judge
-from quorate.cli.cluster.image import image_of
+from quorate.cli.cluster.description import ClusterHealth, image_of, judge
 from quorate.client.admin.brokers import BrokerList, NodeCondition, RegisteredBroker
 from quorate.client.admin.quorum import QuorumDescription, QuorumMember
 from quorate.client.admin.topics import OngoingReassignment

@@ -1,7 +1,7 @@
 """What the commands write for a node is what the node reads."""
 
 from quorate.broker.config import parse_node_config
-from quorate.cli.local.node_file import NodeFile
+from quorate.cli.local.node_files import NodeFile
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NodeId
 

@@ -1,7 +1,13 @@
-"""What was seen of a cluster in one look: what every node said, and how every claim fared. Pure values."""
+"""What was seen of a cluster in one look: what every node said, and what it did when a claim was tried on it.
 
-from collections.abc import Iterator, Mapping, Sequence
+Nodes may say different things of one partition. ``newest_claims`` is what gets tried: of each partition the claim with
+the highest leader epoch.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -10,6 +16,8 @@ from quorate.client.cluster_metadata import ClusterMetadata, LiveBroker, Partiti
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, LeaderEpoch, NodeId, Term, TopicId, TopicPartition
+
+T = TypeVar("T")
 
 
 class LeaderClaim(msgspec.Struct, frozen=True):
@@ -93,6 +101,8 @@ class FoundCoordinator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was seen of a cluster at one time."""
+
     answers: Sequence[NodeAnswers]
     silences: Sequence[Silence] = ()
     trials: Sequence[Trial] = ()
@@ -111,3 +121,38 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 def claim_of(partition: PartitionMetadata) -> LeaderClaim:
     return LeaderClaim(partition.leader, partition.leader_epoch)
+
+
+class NewestClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a partition: the claim with the highest leader epoch, with what comes with it, and who makes it."""
+
+    topic_id: TopicId
+    metadata: PartitionMetadata
+    #: Who says so, in order.
+    nodes: tuple[NodeId, ...]
+
+    @property
+    def claim(self) -> LeaderClaim:
+        return claim_of(self.metadata)
+
+
+def newest_claims(answers: Sequence[NodeAnswers]) -> dict[TopicPartition, NewestClaim]:
+    """The claim with the highest epoch; among those, what most nodes say, and then what the lowest node id says."""
+    said: dict[TopicPartition, list[tuple[NodeId, TopicId, PartitionMetadata]]] = {}
+    for answer in sorted(answers, key=lambda each: each.node_id):
+        for name, topic_id, partition in answer.partitions():
+            said.setdefault(name, []).append((answer.node_id, topic_id, partition))
+    return {name: _newest(each) for name, each in sorted(said.items())}
+
+
+def _newest(said: Sequence[tuple[NodeId, TopicId, PartitionMetadata]]) -> NewestClaim:
+    epoch = max(partition.leader_epoch for _, _, partition in said)
+    newest = [each for each in said if each[2].leader_epoch == epoch]
+    leader = _most_common(partition.leader for _, _, partition in newest)
+    agreeing = [each for each in newest if each[2].leader == leader]
+    topic_id, metadata = _most_common((topic_id, partition) for _, topic_id, partition in agreeing)
+    return NewestClaim(topic_id=topic_id, metadata=metadata, nodes=tuple(node for node, _, _ in agreeing))
+
+
+def _most_common(values: Iterable[T]) -> T:
+    return Counter(values).most_common(1)[0][0]

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from quorate.cli.cluster.image import describe_image
-from quorate.cli.cluster.moves import carry_out
+from quorate.cli.cluster.description import describe_image
+from quorate.cli.cluster.rebalance import carry_out
 from quorate.client.admin.brokers import BrokerList, RegisteredBroker
 from quorate.client.admin.topics import OngoingReassignment
 from quorate.client.cluster_metadata import PartitionMetadata, TopicMetadata

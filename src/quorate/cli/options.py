@@ -1,10 +1,12 @@
-"""What the commands that talk to a running cluster share: where it is, and how nodes are named."""
+"""Options that several commands have, and what becomes of them: a client of the cluster, configs by name."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from quorate.cli.terminal import tell
+from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.client.kafka_client import KafkaClient
@@ -42,10 +44,11 @@ def open_client(bootstrap_server: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> 
     return KafkaClient(config)
 
 
-def tell(line: str) -> None:
-    """Beside the output, for whoever watches."""
-    print(f"quorate: {line}", file=sys.stderr, flush=True)
-
-
-def node_list(nodes: Sequence[int]) -> str:
-    return ",".join(str(node) for node in nodes) or "-"
+def parse_configs(given: Iterable[str] | None, option: str = "--config") -> dict[str, str]:
+    configs = {}
+    for text in given or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise QuorateError(f"{option} {text!r} is not of the form NAME=VALUE")
+        configs[name.strip()] = value
+    return configs

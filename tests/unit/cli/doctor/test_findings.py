@@ -2,8 +2,16 @@
 
 import json
 
-from quorate.cli.doctor.finding import DoctorFinding, FindingSeverity, Kind
-from quorate.cli.doctor.report import SHOWN_PER_KIND, Report, change_lines, json_line, text_lines
+from quorate.cli.doctor.findings import (
+    SHOWN_PER_KIND,
+    DoctorFinding,
+    FindingSeverity,
+    Kind,
+    Report,
+    change_lines,
+    json_line,
+    text_lines,
+)
 
 
 def finding(subject: str, kind: Kind = Kind.LEADER, severity: FindingSeverity = FindingSeverity.ERROR) -> DoctorFinding:
