@@ -16,6 +16,7 @@ from uuid import UUID
 
 import msgspec
 
+from quorate.broker.client_limits import ClientQuotas, WindowConfig
 from quorate.broker.config import NodeConfig
 from quorate.broker.descriptors import DescriptorWatch
 from quorate.broker.fetch.sessions import FetchSessions
@@ -25,8 +26,6 @@ from quorate.broker.loop_watchdog import LoopHolds
 from quorate.broker.peer_requests import PeerRequests
 from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
-from quorate.broker.quotas.client_quotas import ClientQuotas
-from quorate.broker.quotas.usage_window import WindowConfig
 from quorate.broker.services import Services
 from quorate.coordination.coordinator import CoordinatorEnvironment
 from quorate.coordination.groups.coordinator import GroupCoordinator

@@ -10,15 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import SystemRandom
 
-from quorate.broker.allocator import return_large_blocks
-from quorate.broker.collector import ShortCollections, freeze_everything
+from quorate.broker.client_limits import connection_caps
 from quorate.broker.config import NodeConfig
-from quorate.broker.connection_caps import connection_caps
 from quorate.broker.data_dir_lock import lock_data_dir
-from quorate.broker.descriptor_budget import DescriptorBudget
-from quorate.broker.descriptors import DescriptorWatch, SpareDescriptors, settle_budget
+from quorate.broker.descriptors import DescriptorBudget, DescriptorWatch, SpareDescriptors, settle_budget
 from quorate.broker.dispatch import Dispatcher
 from quorate.broker.loop_watchdog import LoopWatchdog
+from quorate.broker.memory import ShortCollections, freeze_everything, return_large_blocks
 from quorate.broker.node import Environment, Node
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError

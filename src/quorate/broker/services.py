@@ -6,10 +6,10 @@ from typing import cast
 
 import msgspec
 
+from quorate.broker.client_limits import ClientQuotas
 from quorate.broker.fetch.sessions import FetchSessions
 from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
-from quorate.broker.quotas.client_quotas import ClientQuotas
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
 from quorate.coordination.transactions.verification import ProducerTurns, TransactionVerifier

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from quorate import __version__
-from quorate.broker.log_lines import LineFormatter
+from quorate.broker.log_output import LineFormatter
 from quorate.cli import (
     backup,
     compact,

@@ -4,8 +4,7 @@ import asyncio
 import subprocess
 import sys
 
-from quorate.broker.descriptor_budget import PLENTY, budget_of
-from quorate.broker.descriptors import EXHAUSTED, LOW, DescriptorWatch
+from quorate.broker.descriptors import EXHAUSTED, LOW, PLENTY, DescriptorWatch, budget_of
 from quorate.kernel.conditions import Conditions, Severity
 from quorate.kernel.ids import NodeId
 

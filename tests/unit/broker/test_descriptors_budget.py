@@ -1,6 +1,6 @@
 import pytest
 
-from quorate.broker.descriptor_budget import PLENTY, SPARE, budget_of
+from quorate.broker.descriptors import PLENTY, SPARE, budget_of
 from quorate.kernel.errors import QuorateError
 
 

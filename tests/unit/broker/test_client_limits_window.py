@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.quotas.usage_window import UsageWindow, WindowConfig
+from quorate.broker.client_limits import UsageWindow, WindowConfig
 
 CONFIG = WindowConfig(sample_count=11, sample_size_ms=1000)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.broker.quotas.precedence import QuotaTable
+from quorate.broker.client_limits import QuotaTable
 from quorate.metadata.core.quota_entities import QuotaEntity, QuotaEntityPart, quota_entity
 
 RATE = "consumer_byte_rate"

@@ -1,9 +1,10 @@
-"""Keeps the garbage collector from holding the event loop: what has survived a long collection is not looked at again.
+"""Keeps the memory of a process small, and the garbage collector from holding its event loop.
 
-A full collection looks at every object that there is, 450,000 of them with 10,000 partitions, which takes a tenth of a
-second and more. What it has found alive is then frozen, so that the next one has to do with newer objects only, and
-none takes long. Frozen objects still go when nothing refers to them; only what refers to itself in a circle would stay.
-So what comes and goes in numbers must not: closed connections and removed partitions are freed without a collection.
+**Collections are short.** A full collection looks at every object that there is, 450,000 of them with 10,000
+partitions, which takes a tenth of a second and more. What it has found alive is then frozen, so that the next one has
+to do with newer objects only, and none takes long. Frozen objects still go when nothing refers to them; only what
+refers to itself in a circle would stay. So what comes and goes in numbers must not: closed connections and removed
+partitions are freed without a collection.
 
 What is there at the start is frozen at once. The next full collection is due when a quarter of what the last one found
 alive has been added, so a second one has to find nothing before the start is over.
@@ -11,9 +12,15 @@ alive has been added, so a second one has to find nothing before the start is ov
 Python starts collections by the balance of objects that were made and freed. Where thousands are replaced, as those of
 partitions are when their leaders move, the balance stays at zero and new objects pile up for one long collection. So a
 timer of the loop looks at how many new objects there are, and collects them before they are many.
+
+**Large blocks go back to the system.** The allocator of the GNU C library maps a block above a certain size by itself,
+and returns it when it is freed. It raises that size to the largest block that was ever freed, up to 32 MiB, and keeps
+smaller ones in the arena of each thread: a few batches of many megabytes that workers opened would grow a node for
+good. A size that is set by hand stays.
 """
 
 import asyncio
+import ctypes
 import gc
 import time
 from collections.abc import Callable
@@ -30,6 +37,9 @@ _SOME_NEW_OBJECTS = 700
 _LOOK_INTERVAL_S = 0.025
 #: Where there are some.
 _SHORT_LOOK_INTERVAL_S = 0.005
+#: Requests of a megabyte, the most that producers send by default, stay below it: mapping a block costs time.
+LARGE_BLOCK_BYTES = 4 * 1024 * 1024
+_M_MMAP_THRESHOLD = -3
 
 
 def freeze_everything() -> None:
@@ -80,3 +90,10 @@ class ShortCollections:
             self._begun_s = self._now_s()
         elif self._now_s() - self._begun_s > self._long_s:
             self._freeze()
+
+
+def return_large_blocks() -> None:
+    """To be called before threads are started. Does nothing where the C library has no such setting."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)

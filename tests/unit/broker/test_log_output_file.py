@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.broker.log_file import LogFile
+from quorate.broker.log_output import LogFile
 from quorate.kernel.errors import QuorateError
 
 LIMIT = 1000
@@ -130,7 +130,7 @@ def test_what_else_goes_to_standard_error_stays_with_the_newest_file(tmp_path: P
     program = f"""
 import logging, os
 from pathlib import Path
-from quorate.broker.log_file import LogFile
+from quorate.broker.log_output import LogFile
 path = Path({str(tmp_path / "node.log")!r})
 os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
 handler = LogFile(path, 1000, 1)

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 import uvloop
 
-from quorate.broker.collector import ShortCollections, freeze_everything
 from quorate.broker.dispatch import Dispatcher
+from quorate.broker.memory import ShortCollections, freeze_everything
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.frames import encode_request
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

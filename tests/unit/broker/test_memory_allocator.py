@@ -10,7 +10,7 @@ FREED_BLOCKS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from quorate.broker.allocator import return_large_blocks
+from quorate.broker.memory import return_large_blocks
 
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20

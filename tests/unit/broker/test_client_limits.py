@@ -1,7 +1,6 @@
 """The quotas of a node's clients: counting, holding back, and following the metadata."""
 
-from quorate.broker.quotas.client_quotas import ClientQuotas
-from quorate.broker.quotas.usage_window import WindowConfig
+from quorate.broker.client_limits import ClientQuotas, WindowConfig
 from quorate.broker.request_context import RequestContext
 from quorate.kernel.ids import Offset
 from quorate.metadata.core.image import MetadataImage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.log_lines import MOST_OF_A_MESSAGE, TEXT_FORMAT, JsonFormatter, LineFormatter, escape, fields_of
+from quorate.broker.log_output import MOST_OF_A_MESSAGE, TEXT_FORMAT, JsonFormatter, LineFormatter, escape, fields_of
 from quorate.kernel.errors import MOST_CHARACTERS
 
 TEXT = LineFormatter(TEXT_FORMAT)
