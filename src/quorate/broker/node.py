@@ -56,7 +56,7 @@ from quorate.replication.integrity.other_replicas import OtherReplicas
 from quorate.replication.integrity.range_server import RangeServer
 from quorate.replication.integrity.scrub import Scrub, ScrubSettings
 from quorate.replication.partitions import Partitions, PartitionsConfig
-from quorate.replication.replication import Replication
+from quorate.replication.replication import NodeReplication
 from quorate.storage.partition_folders import DELETED_SUFFIX
 from quorate.storage.reserve import Reserve, ReservedDisk
 from quorate.transport.peers.bus import PeerBus
@@ -304,8 +304,8 @@ class Node:
             on_failure=self.fail,
         )
 
-    def _make_replication(self) -> Replication:
-        return Replication(
+    def _make_replication(self) -> NodeReplication:
+        return NodeReplication(
             self.config.node_id,
             self._registration.broker_epoch,
             self.metadata,

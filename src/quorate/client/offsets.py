@@ -11,7 +11,7 @@ from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.leader_calls import LeaderCall, PartitionAnswer, call_leaders, try_call_leaders
 from quorate.client.routing import Route
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
 from quorate.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -40,13 +40,6 @@ class ListedOffset(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: int
     #: -1 where the cluster is too old to tell.
     leader_epoch: LeaderEpoch
-
-
-class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
-    #: The largest epoch the leader knows that is not above the one asked for; -1 where there is none.
-    leader_epoch: LeaderEpoch
-    #: Where that epoch ends in the leader's log; -1 where it cannot tell.
-    end_offset: Offset
 
 
 class Offsets:

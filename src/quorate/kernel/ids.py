@@ -73,3 +73,12 @@ class PartitionLeader(msgspec.Struct, frozen=True):
 def new_cluster_id(uuid: UUID) -> str:
     """As Kafka writes ids: URL-safe base64 without padding."""
     return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
+
+
+class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a leader epoch ends in a log (OffsetForLeaderEpoch). Whoever asks for an epoch that the log does not have
+    is told of the largest one below it; of -1 where there is none.
+    """
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset  # After the epoch's last record; -1 where the log cannot tell.

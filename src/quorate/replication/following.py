@@ -10,7 +10,7 @@ from quorate.records.batch import read_header
 from quorate.replication.core import follower as f
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
 from quorate.replication.core.replica_fetch import FetchPosition
-from quorate.replication.partition import Partition, Role
+from quorate.replication.partition import Partition, ReplicaRole
 from quorate.storage.log import PartitionLog
 from quorate.storage.reading import DamagedRecords, UncheckedSegment
 
@@ -35,7 +35,7 @@ def follow(partition: Partition, leader: PartitionLeader, *, is_unclean: bool) -
     partition.tell_watchers()
 
 
-class Following(Role):
+class Following(ReplicaRole):
     __slots__ = ("core", "partition")
 
     def __init__(self, partition: Partition, core: f.FollowerReplica) -> None:

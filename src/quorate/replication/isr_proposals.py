@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
-from quorate.metadata.core.commands import AlterIsr, IsrChange, IsrMember
+from quorate.metadata.core.commands import AlterIsr, IsrChange
 from quorate.metadata.core.decisions import PartitionOutcome
 from quorate.metadata.store import MetadataStore
 from quorate.replication.core.leader_events import (
@@ -96,7 +96,7 @@ def _change(partition: Partition, proposal: ProposeIsr) -> IsrChange:
         partition=partition.identity.partition,
         leader_epoch=proposal.leader_epoch,
         partition_epoch=proposal.partition_epoch,
-        new_isr=tuple(IsrMember(node_id=member.node_id, broker_epoch=member.broker_epoch) for member in proposal.isr),
+        new_isr=proposal.isr,
     )
 
 

@@ -20,7 +20,7 @@ from quorate.replication.core.leader_events import (
     MembershipChanged,
     MinInsyncReplicasChanged,
 )
-from quorate.replication.partition import CommitCallback, Partition, Role
+from quorate.replication.partition import CommitCallback, Partition, ReplicaRole
 from quorate.replication.producers import PendingVerifications
 from quorate.storage.appending import AppendInfo
 
@@ -82,7 +82,7 @@ def _early_until_ms(partition: Partition, leader_epoch: LeaderEpoch, *, is_first
     return partition.replication.now_ms() + within_ms
 
 
-class Leading(Role):
+class Leading(ReplicaRole):
     """The leader of one leader epoch."""
 
     __slots__ = ("_acks", "core", "early_until_ms", "followers", "is_first_epoch", "partition", "verifications")

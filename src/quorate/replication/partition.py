@@ -77,7 +77,7 @@ class ReplicationPort(Protocol):
         ...
 
 
-class Role:
+class ReplicaRole:
     """What a replica does at the moment. By itself a role takes no writes, and has nobody to tell of anything."""
 
     __slots__ = ()
@@ -126,7 +126,7 @@ class Role:
     def end(self) -> None: ...
 
 
-class Idle(Role):
+class Idle(ReplicaRole):
     """Nobody leads, or this node has not heard yet who does."""
 
     __slots__ = ()
@@ -160,7 +160,7 @@ class Partition:
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
         self.high_watermark = log.log_start_offset
-        self.role: Role = IDLE
+        self.role: ReplicaRole = IDLE
         self.deferred = DeferredProducers()
         self._watchers: dict[Watcher, None] = {}
         self._after_retirement: Callable[[], None] | None = None

@@ -30,7 +30,7 @@ from quorate.replication.partition import IntegrityPort, OfflinePartition, Parti
 from quorate.replication.partition_logs import PartitionLogs
 from quorate.replication.partition_roles import PartitionRoles
 from quorate.replication.partition_settings import PartitionSettings, partition_settings
-from quorate.replication.replication import Replication
+from quorate.replication.replication import NodeReplication
 from quorate.replication.unsettled_partitions import PartitionName, UnsettledPartitions
 from quorate.storage.log import PartitionLog
 
@@ -88,7 +88,7 @@ class Partitions:
         self._settings: dict[TopicName, PartitionSettings] = {}
         self._is_closed = False
 
-    def connect(self, replication: Replication) -> None:
+    def connect(self, replication: NodeReplication) -> None:
         self._replication = replication
         self._roles = roles = PartitionRoles(self._view.node_id, self._durability, replication)
         self._to_tell_of_brokers = Backlog(self._loop, roles.tell_of_brokers, self._on_failure)

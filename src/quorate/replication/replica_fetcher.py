@@ -11,9 +11,8 @@ import math
 from collections.abc import Awaitable, Callable
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
+from quorate.kernel.ids import BrokerEpoch, EpochEnd, LeaderEpoch, NodeId, Offset
 from quorate.replication.catch_up_throttle import CatchUpThrottle
-from quorate.replication.core.divergence import EpochEnd
 from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
 from quorate.replication.core.follower import FetchAnswered
 from quorate.replication.core.messages import (

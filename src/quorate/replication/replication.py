@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _LOOKS_PER_LAG_TIME = 4
 
 
-class Replication:
+class NodeReplication:
     def __init__(
         self,
         node_id: NodeId,

@@ -16,7 +16,7 @@ from quorate.records.batch import BatchHeader
 from quorate.records.control import marker_of_batch
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.file_names import PRODUCER_SNAPSHOT, offsets_of, path_of
-from quorate.storage.producer_state import NO_SEQUENCE, ProducedBatch, ProducerEntry, ProducerStates
+from quorate.storage.producer_state import NO_SEQUENCE, ProducerEntry, ProducerStates, SequencedBatch
 from quorate.storage.segment import Segment, Segments
 from quorate.storage.segment_recovery import find_unreadable
 
@@ -76,7 +76,7 @@ def _restore_entry(states: ProducerStates, fields: tuple[int, ...]) -> None:
     batches = []
     if sequence != NO_SEQUENCE:
         base_sequence = (sequence - delta) % _SEQUENCE_SPAN
-        batches = [ProducedBatch(base_sequence, sequence, Offset(offset - delta), Offset(offset), timestamp_ms)]
+        batches = [SequencedBatch(base_sequence, sequence, Offset(offset - delta), Offset(offset), timestamp_ms)]
     entry = ProducerEntry(ProducerEpoch(epoch), timestamp_ms, batches)
     entry.coordinator_epoch = coordinator_epoch
     entry.transaction_start = None if transaction_start == _NO_OFFSET else Offset(transaction_start)

@@ -29,7 +29,7 @@ def comes_after(sequence: int, earlier: int) -> bool:
     return 0 < (sequence - earlier) % (_MAX_SEQUENCE + 1) <= _MAX_SEQUENCE // 2
 
 
-class ProducedBatch(NamedTuple):
+class SequencedBatch(NamedTuple):
     base_sequence: int
     last_sequence: int
     base_offset: Offset
@@ -50,7 +50,7 @@ class ProducerEntry:
         "transaction_start",
     )
 
-    def __init__(self, epoch: ProducerEpoch, last_timestamp_ms: int, batches: Sequence[ProducedBatch] = ()) -> None:
+    def __init__(self, epoch: ProducerEpoch, last_timestamp_ms: int, batches: Sequence[SequencedBatch] = ()) -> None:
         self.epoch = epoch
         self.last_timestamp_ms = last_timestamp_ms
         self.idle_since_ms: int | None = None  # When it was first found not to have written; None once it has.
@@ -72,7 +72,7 @@ class ProducerEntry:
         """Whether both know the same last batch; its timestamp may differ where compaction took its newest record."""
         return (self.epoch, self.last_sequence) == (other.epoch, other.last_sequence)
 
-    def duplicate_of(self, header: BatchHeader) -> ProducedBatch | None:
+    def duplicate_of(self, header: BatchHeader) -> SequencedBatch | None:
         if header.producer_epoch != self.epoch:
             return None
         wanted = (header.base_sequence, header.last_sequence)
@@ -104,7 +104,7 @@ class ProducerStates:
         if entry.transaction_start is not None:
             self.open_transactions.begin(producer_id, entry.transaction_start)
 
-    def check(self, headers: Iterable[BatchHeader]) -> ProducedBatch | None:
+    def check(self, headers: Iterable[BatchHeader]) -> SequencedBatch | None:
         """Judge the batches of one append by a client, in order; the original if they are a retry.
 
         Raises ``KafkaError`` where a batch does not follow. Changes nothing.
@@ -178,7 +178,7 @@ class ProducerStates:
         if header.base_sequence < 0:
             return
         last_offset = Offset(base_offset + header.last_offset_delta)
-        batch = ProducedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms)
+        batch = SequencedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms)
         entry.batches = (*entry.batches[1 - BATCHES_PER_PRODUCER :], batch)
 
     def end_transaction(

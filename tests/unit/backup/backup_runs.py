@@ -13,7 +13,6 @@ from quorate.backup.manifests.merging import RangeResult, decode_results, encode
 from quorate.backup.objects.storage import ObjectStorage, StoredObject
 from quorate.backup.planning.cluster_snapshot import (
     ClusterSnapshot,
-    EpochEnd,
     PartitionSnapshot,
     TopicSelection,
     TopicSnapshot,
@@ -24,7 +23,7 @@ from quorate.backup.segments.batch_summary import BatchSummary
 from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.segments.range_copier import RangeCopier, SegmentSettings
 from quorate.backup.segments.reader import SegmentReader
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset, ProducerEpoch, ProducerId, TopicId
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker
 from tests.unit.backup.batches import CLUSTER_ID, PARTITION, TOPIC, TOPIC_ID, batch, summary_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
-from quorate.metadata.core.commands import AlterIsr, Command
+from quorate.metadata.core.commands import AlterIsr, Command, IsrMember
 from quorate.metadata.core.decisions import Answer, PartitionOutcome
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.metadata.store import MetadataStore, Outcomes
@@ -17,7 +17,6 @@ from quorate.replication.core.leader_events import (
     IsrChangeOutdated,
     IsrChangeRefused,
     IsrChangeUnanswered,
-    IsrMember,
     LeaderEvent,
     ProposeIsr,
 )

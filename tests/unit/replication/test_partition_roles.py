@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
 from quorate.kernel.settings import Durability
-from quorate.replication.core.divergence import EpochEnd
 from quorate.replication.core.follower import FetchAnswered
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import FollowerFetched, MembershipChanged, PartitionMembership

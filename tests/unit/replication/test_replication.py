@@ -10,7 +10,7 @@ from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import LiveBrokersChanged
 from quorate.replication.core.messages import Ask, ReplicaFetch, decode_answer, encode_fetch
 from quorate.replication.partition import Partition
-from quorate.replication.replication import Replication
+from quorate.replication.replication import NodeReplication
 from quorate.transport.peers.errors import PeerUnreachable
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
@@ -38,7 +38,7 @@ class LeaderNode:
         self.store = HandStore(host.loop)
         self.disk = host.disk
         self.failures: list[Exception] = []
-        self.replication = Replication(
+        self.replication = NodeReplication(
             LEADER,
             BROKER_EPOCHS[LEADER],
             self.store,

@@ -8,7 +8,16 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import (
+    NO_LEADER_EPOCH,
+    EpochEnd,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicName,
+)
 
 
 class TopicSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,16 +40,6 @@ class TopicSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Plain names among ``include`` that no topic has: a mistake to tell the user of."""
         existing = set(topics)
         return [name for name in self.include if not any(mark in name for mark in "*?[") and name not in existing]
-
-
-class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's answer to "where does this leader epoch end?" (OffsetForLeaderEpoch).
-
-    ``leader_epoch`` is the largest one it has that is not above the epoch asked for; -1 where it has none.
-    """
-
-    leader_epoch: LeaderEpoch
-    end_offset: Offset
 
 
 class PartitionSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ class FetchSession:
                 self.targets[key] = target
 
 
-class FetchPlan(msgspec.Struct, frozen=True, kw_only=True):
+class RequestedFetch(msgspec.Struct, frozen=True, kw_only=True):
     """What a request fetches. ``session`` is None for one that stands alone."""
 
     targets: dict[TargetKey, FetchTarget]
@@ -98,7 +98,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> FetchPlan:
+    def plan(self, request: FetchRequest, *, uses_topic_ids: bool, now_ms: int) -> RequestedFetch:
         """What to fetch, by the request's session rules; KafkaError for an unknown session or a wrong epoch."""
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
             self._end(request.session_id)
@@ -106,7 +106,7 @@ class FetchSessions:
             session = None
             if request.session_epoch == _INITIAL_EPOCH:
                 session = self._open(uses_topic_ids, targets, now_ms)
-            return FetchPlan(targets=targets, session=session, is_incremental=False)
+            return RequestedFetch(targets=targets, session=session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -120,11 +120,11 @@ class FetchSessions:
         if not session.targets or self._partition_count > MOST_PARTITIONS:
             # Nothing is left to fetch: as with Apache Kafka, that ends the session. So does too much of it.
             self._end(session.session_id)
-            return FetchPlan(targets=session.targets, session=None, is_incremental=False)
+            return RequestedFetch(targets=session.targets, session=None, is_incremental=False)
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session.session_id)
         # A copy: the session may change while this fetch waits for data.
-        return FetchPlan(targets=dict(session.targets), session=session, is_incremental=True)
+        return RequestedFetch(targets=dict(session.targets), session=session, is_incremental=True)
 
     def _open(self, uses_topic_ids: bool, targets: dict[TargetKey, FetchTarget], now_ms: int) -> FetchSession | None:
         if not targets or not self._make_room(len(targets), now_ms):

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from quorate.broker.api import Api, HandlerResult
 from quorate.broker.fetch.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
-from quorate.broker.fetch.sessions import FetchPlan
+from quorate.broker.fetch.sessions import RequestedFetch
 from quorate.broker.leader_hints import endpoints
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
@@ -53,7 +53,7 @@ def fetch(services: Services, context: RequestContext, request: FetchRequest) ->
 
 
 async def _respond_in_turns(
-    services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads, max_wait_ms: int
+    services: Services, context: RequestContext, plan: RequestedFetch, reads: PartitionReads, max_wait_ms: int
 ) -> FetchResponse:
     await reads.read_in_turns(services.turns)
     if reads.is_enough or (max_wait_ms <= 0 and not reads.is_held_up):
@@ -65,14 +65,20 @@ async def _respond_in_turns(
 
 
 async def _respond_later(
-    services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads, enough: "asyncio.Future[None]"
+    services: Services,
+    context: RequestContext,
+    plan: RequestedFetch,
+    reads: PartitionReads,
+    enough: "asyncio.Future[None]",
 ) -> FetchResponse:
     await enough
     reads.end()
     return _response(services, context, plan, reads)
 
 
-def _response(services: Services, context: RequestContext, plan: FetchPlan, reads: PartitionReads) -> FetchResponse:
+def _response(
+    services: Services, context: RequestContext, plan: RequestedFetch, reads: PartitionReads
+) -> FetchResponse:
     session = plan.session
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []

@@ -7,18 +7,9 @@ epoch of a record at an offset agree on everything before it, so comparing epoch
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-import msgspec
-
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 
 EpochStart = tuple[LeaderEpoch, Offset]
-
-
-class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader epoch, and the offset after its last record."""
-
-    leader_epoch: LeaderEpoch
-    end_offset: Offset
 
 
 def diverging_epoch(

@@ -9,8 +9,8 @@ from typing import assert_never
 import msgspec
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import Offset, PartitionLeader
-from quorate.replication.core.divergence import EpochEnd, truncation_offset
+from quorate.kernel.ids import EpochEnd, Offset, PartitionLeader
+from quorate.replication.core.divergence import truncation_offset
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
 from quorate.replication.core.replica_fetch import FetchPosition, ReplicaLog
 

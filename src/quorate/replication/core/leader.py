@@ -12,6 +12,7 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, PartitionLeader
+from quorate.metadata.core.commands import IsrMember
 from quorate.replication.core.follower_progress import NEVER_MS, FollowerProgress
 from quorate.replication.core.isr_changes import IsrChanges
 from quorate.replication.core.leader_events import (
@@ -20,7 +21,6 @@ from quorate.replication.core.leader_events import (
     IsrChangeOutdated,
     IsrChangeRefused,
     IsrChangeUnanswered,
-    IsrMember,
     LeaderAppended,
     LeaderDurable,
     LeaderEffect,

@@ -8,6 +8,7 @@ accepted: then the committed record arrives as ``MembershipChanged``.
 import msgspec
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
+from quorate.metadata.core.commands import IsrMember
 
 
 class PartitionMembership(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -16,13 +17,6 @@ class PartitionMembership(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replicas: tuple[NodeId, ...]
     isr: frozenset[NodeId]
     partition_epoch: int  # Rises with every committed change; a proposal names the one it was made from.
-
-
-class IsrMember(msgspec.Struct, frozen=True, kw_only=True):
-    """One incarnation of a broker: the controller refuses it if the broker has been restarted since (KIP-841)."""
-
-    node_id: NodeId
-    broker_epoch: BrokerEpoch
 
 
 class ProposeIsr(msgspec.Struct, frozen=True, kw_only=True):

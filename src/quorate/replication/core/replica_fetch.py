@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from quorate.replication.core.divergence import EpochEnd, EpochStart, diverging_epoch, last_epoch
+from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
+from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch
 
 
 class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -43,19 +43,21 @@ class Diverged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     diverging_epoch: EpochEnd
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class FetchRefused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorCode
 
 
-def judge_fetch(position: FetchPosition, leader_epoch: LeaderEpoch, log: ReplicaLog) -> Accepted | Diverged | Refused:
+def judge_fetch(
+    position: FetchPosition, leader_epoch: LeaderEpoch, log: ReplicaLog
+) -> Accepted | Diverged | FetchRefused:
     """What the leader of ``leader_epoch`` answers to a follower that stands at ``position``."""
     if position.leader_epoch < leader_epoch:
-        return Refused(error=ErrorCode.FENCED_LEADER_EPOCH)
+        return FetchRefused(error=ErrorCode.FENCED_LEADER_EPOCH)
     if position.leader_epoch > leader_epoch or position.last_fetched_epoch > leader_epoch:
         # There is a newer leader; this node has yet to hear of it, and must not make anybody truncate.
-        return Refused(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return FetchRefused(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
     if position.fetch_offset < log.log_start_offset or _is_unvouched(position, log):
-        return Refused(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return FetchRefused(error=ErrorCode.OFFSET_OUT_OF_RANGE)
     diverging = diverging_epoch(log.epochs, position.last_fetched_epoch, position.fetch_offset, log.log_end_offset)
     return Accepted() if diverging is None else Diverged(diverging_epoch=diverging)
 

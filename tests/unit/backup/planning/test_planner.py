@@ -21,14 +21,13 @@ from quorate.backup.manifests.manifest import (
 )
 from quorate.backup.planning.cluster_snapshot import (
     ClusterSnapshot,
-    EpochEnd,
     PartitionSnapshot,
     TopicSelection,
     TopicSnapshot,
 )
 from quorate.backup.planning.planner import PartitionPlan, Plan, PlannerSettings, plan_run
 from quorate.backup.segments.layout import EpochStart
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from tests.unit.backup.batches import TOPIC, TOPIC_ID
 
 MIB = 1024 * 1024

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from quorate.broker.fetch.sessions import MOST_PARTITIONS, FetchPlan, FetchSessions
+from quorate.broker.fetch.sessions import MOST_PARTITIONS, FetchSessions, RequestedFetch
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
@@ -30,7 +30,7 @@ def request(
     )
 
 
-def plan(cache: FetchSessions, asked: FetchRequest, now_ms: int = NOW_MS) -> FetchPlan:
+def plan(cache: FetchSessions, asked: FetchRequest, now_ms: int = NOW_MS) -> RequestedFetch:
     return cache.plan(asked, uses_topic_ids=False, now_ms=now_ms)
 
 

@@ -1,11 +1,11 @@
 """A leader with two followers, as the tests of its rules need it."""
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
+from quorate.metadata.core.commands import IsrMember
 from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import (
     FollowerFetched,
     HighWatermarkAdvanced,
-    IsrMember,
     LeaderAppended,
     LeaderEffect,
     LeaderEvent,

@@ -3,9 +3,16 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from quorate.replication.core.divergence import EpochEnd, EpochStart, diverging_epoch, last_epoch, truncation_offset
-from quorate.replication.core.replica_fetch import Accepted, Diverged, FetchPosition, Refused, ReplicaLog, judge_fetch
+from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
+from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch, truncation_offset
+from quorate.replication.core.replica_fetch import (
+    Accepted,
+    Diverged,
+    FetchPosition,
+    FetchRefused,
+    ReplicaLog,
+    judge_fetch,
+)
 
 
 def starts(*entries: tuple[int, int]) -> list[EpochStart]:
@@ -89,18 +96,20 @@ LOG = ReplicaLog(log_start_offset=Offset(6), log_end_offset=Offset(20), epochs=s
     ("leader_epoch", "fetch_offset", "last_fetched_epoch", "expected"),
     [
         pytest.param(5, 15, 5, Accepted(), id="prefix"),
-        pytest.param(4, 15, 3, Refused(error=ErrorCode.FENCED_LEADER_EPOCH), id="follower of a deposed leader"),
-        pytest.param(6, 15, 5, Refused(error=ErrorCode.UNKNOWN_LEADER_EPOCH), id="this leader is deposed"),
-        pytest.param(5, 15, 6, Refused(error=ErrorCode.UNKNOWN_LEADER_EPOCH), id="records of a later leader"),
-        pytest.param(5, 5, 3, Refused(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="below the log start"),
+        pytest.param(4, 15, 3, FetchRefused(error=ErrorCode.FENCED_LEADER_EPOCH), id="follower of a deposed leader"),
+        pytest.param(6, 15, 5, FetchRefused(error=ErrorCode.UNKNOWN_LEADER_EPOCH), id="this leader is deposed"),
+        pytest.param(5, 15, 6, FetchRefused(error=ErrorCode.UNKNOWN_LEADER_EPOCH), id="records of a later leader"),
+        pytest.param(5, 5, 3, FetchRefused(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="below the log start"),
         pytest.param(5, 14, 3, Diverged(diverging_epoch=end(3, 12)), id="parted"),
         pytest.param(5, 6, 3, Accepted(), id="at the log start, epoch known"),
         pytest.param(5, 6, -1, Accepted(), id="at the log start, empty"),
-        pytest.param(5, 6, 2, Refused(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="deletion took the epoch that tells"),
+        pytest.param(
+            5, 6, 2, FetchRefused(error=ErrorCode.OFFSET_OUT_OF_RANGE), id="deletion took the epoch that tells"
+        ),
     ],
 )
 def test_leader_judges_a_fetch(
-    leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, expected: Accepted | Diverged | Refused
+    leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, expected: Accepted | Diverged | FetchRefused
 ) -> None:
     position = FetchPosition(
         leader_epoch=LeaderEpoch(leader_epoch),

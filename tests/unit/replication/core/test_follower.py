@@ -3,8 +3,7 @@
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionLeader
-from quorate.replication.core.divergence import EpochEnd
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.follower import (
     AdvanceLogStart,
     AppendRecords,

@@ -16,7 +16,6 @@ from quorate.backup.manifests.manifest import Failure, GroupEntry, GroupOffset, 
 from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.planning.cluster_snapshot import (
     ClusterSnapshot,
-    EpochEnd,
     PartitionSnapshot,
     TopicSelection,
     TopicSnapshot,
@@ -27,7 +26,7 @@ from quorate.client.cluster_metadata import ClusterMetadata, PartitionMetadata, 
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, QuorateError
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, LeaderEpoch, Offset, TopicName, TopicPartition
+from quorate.kernel.ids import NO_LEADER_EPOCH, NO_NODE, EpochEnd, LeaderEpoch, Offset, TopicName, TopicPartition
 
 _REQUESTS_IN_FLIGHT = 16
 _TIERED_CONFIG = "remote.storage.enable"
@@ -114,7 +113,7 @@ class _Answers(msgspec.Struct, frozen=True, kw_only=True):
     ends: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
     watermarks: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
     starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
-    epoch_ends: Mapping[TopicPartition, offsets.EpochEnd | QuorateError]
+    epoch_ends: Mapping[TopicPartition, EpochEnd | QuorateError]
     log_bytes: Mapping[TopicPartition, int]
     local_starts: Mapping[TopicPartition, offsets.ListedOffset | QuorateError]
     configs: Mapping[TopicName, dict[str, str] | QuorateError]
@@ -166,10 +165,10 @@ def _is_tiered(configs: dict[str, str] | QuorateError | None) -> bool:
     return isinstance(configs, dict) and configs.get(_TIERED_CONFIG) == "true"
 
 
-def _epoch_end(answer: offsets.EpochEnd | QuorateError | None) -> EpochEnd | None:
+def _epoch_end(answer: EpochEnd | QuorateError | None) -> EpochEnd | None:
     if answer is None or isinstance(answer, QuorateError) or answer.end_offset < 0:
         return None
-    return EpochEnd(leader_epoch=answer.leader_epoch, end_offset=answer.end_offset)
+    return answer
 
 
 def _unselected(topic: TopicMetadata) -> TopicSnapshot:
@@ -218,7 +217,7 @@ def _topic_configs(client: KafkaClient, names: list[TopicName]) -> dict[TopicNam
 class AsksForEpochs(Protocol):
     def try_epoch_ends(
         self, epochs: Mapping[TopicPartition, LeaderEpoch]
-    ) -> Mapping[TopicPartition, offsets.EpochEnd | QuorateError]: ...
+    ) -> Mapping[TopicPartition, EpochEnd | QuorateError]: ...
 
 
 def truncated_meanwhile(asked: AsksForEpochs, plan: Plan) -> list[Failure]:
@@ -232,7 +231,7 @@ def truncated_meanwhile(asked: AsksForEpochs, plan: Plan) -> list[Failure]:
             message=f"{name} was truncated to offset {end.end_offset} while it was copied: run the backup again",
         )
         for name, end in ends.items()
-        if isinstance(end, offsets.EpochEnd) and 0 <= end.end_offset < copied[name].captured_end_offset
+        if isinstance(end, EpochEnd) and 0 <= end.end_offset < copied[name].captured_end_offset
     ]
 
 

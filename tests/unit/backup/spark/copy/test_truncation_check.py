@@ -9,9 +9,8 @@ from quorate.backup.manifests.manifest import Mode
 from quorate.backup.planning.cluster_snapshot import ClusterSnapshot, PartitionSnapshot, TopicSelection, TopicSnapshot
 from quorate.backup.planning.planner import Plan, PlannerSettings, plan_run
 from quorate.backup.spark.copy.cluster_capture import truncated_meanwhile
-from quorate.client.offsets import EpochEnd
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 
 TOPIC = TopicName("orders")
 END = 1_000
