@@ -200,7 +200,7 @@ async def confirmed(
     *,
     otherwise: ResultT,
 ) -> ResultT:
-    """The answer; the other one where the client would act on it for good, and a successor may have gone on."""
+    """``answer``, or ``otherwise`` if the client would act on the answer for good and there may be a successor."""
     if not answer.done():
         return await answer
     result = answer.result()

@@ -53,7 +53,7 @@ class CoordinatorLog(Generic[RecordT]):
     def __init__(
         self, partition: Partition, codec: RecordCodec[RecordT], loop: asyncio.AbstractEventLoop, executor: Executor
     ) -> None:
-        #: That this node leads the partition in; with another one a coordinator starts anew.
+        #: The epoch in which this node leads the partition. With the next one a coordinator starts anew.
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self._partition = partition
         self._codec = codec
@@ -68,7 +68,7 @@ class CoordinatorLog(Generic[RecordT]):
         return self._partition.log.log_start_offset == self._partition.high_watermark
 
     def when_committed(self, done: Appended) -> None:
-        """All that a new leader has will be committed: it never takes back what is in its log."""
+        """Say when all that is in the log now is committed: a leader never takes back what is in its log."""
         end_offset = self._partition.log.log_end_offset
         self._partition.when_committed(end_offset, lambda error: done(_failure(error)))
 
@@ -136,7 +136,7 @@ class CoordinatorLog(Generic[RecordT]):
 
 
 def _failure(error: KafkaError | None) -> ErrorCode | None:
-    # With this one fewer replicas than asked for have it, but all that are in sync: it is in the log for good.
+    # Of the error codes, this one is a success: fewer replicas than asked for have it, but all that are in sync.
     if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
         return None
     return error.code

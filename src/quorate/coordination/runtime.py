@@ -85,7 +85,7 @@ class ShardRunner(Generic[CommandT, ResultT, RecordT, OwnEventT, OwnEffectT]):
         own_work: Callable[[OwnEffectT], Coroutine[Any, Any, OwnEventT]] | None = None,
     ) -> None:
         """``own_work`` carries out an effect of the shard's own, and returns the event that tells it so."""
-        #: That this runner is for; with another leader epoch one starts with what the log says then.
+        #: The leader epoch that this runner is for. With the next one another runner starts from the log.
         self.leader_epoch: LeaderEpoch = log.leader_epoch
         self.shard = shard
         self._log = log
@@ -145,7 +145,7 @@ class ShardRunner(Generic[CommandT, ResultT, RecordT, OwnEventT, OwnEffectT]):
         self.report(LogLoaded())
 
     def _failed(self, error: Exception) -> None:
-        """What its log says cannot be known, or work of its own has failed: it cannot go on."""
+        """The log cannot be read, or work of the shard's own has failed: the shard cannot go on."""
         self._on_failure(self, error)
 
     # Events and effects.

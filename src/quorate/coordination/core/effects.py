@@ -19,12 +19,12 @@ ThenT_co = TypeVar("ThenT_co", covariant=True)
 TimerT_co = TypeVar("TimerT_co", covariant=True)
 AppendT_co = TypeVar("AppendT_co", covariant=True)
 
-#: Names one request of the node's; it comes back in the one reply to that request.
+#: Names one request; it comes back in the one reply to it.
 Token = NewType("Token", int)
 
 
 class TransactionalProducer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The producer in whose transaction records are written."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, Generic[ResultT_co], frozen=True, kw_only=True):
 
 class ReplyWhenDurable(msgspec.Struct, Generic[CommandT_co, ResultT_co], frozen=True, kw_only=True):
     token: Token
-    command: CommandT_co  # From which the refusal is made where the append fails.
+    command: CommandT_co  # The refusal is made from it if the append fails.
     result: ResultT_co
 
 
@@ -58,7 +58,7 @@ class AppendToLog(msgspec.Struct, Generic[RecordT_co, ThenT_co], frozen=True, kw
     records: tuple[RecordT_co, ...]
     #: What the shard does once the append is committed, or has failed.
     then: ThenT_co
-    transaction: TransactionalProducer | None = None  # That the records are part of.
+    transaction: TransactionalProducer | None = None  # The one that the records are part of.
     end: TransactionEnd | None = None  # The marker to append instead of records.
 
 

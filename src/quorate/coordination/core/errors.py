@@ -2,7 +2,7 @@
 
 from quorate.kernel.errors import ErrorCode, QuorateError
 
-#: A client that is told one of these asks again, here or of another node, whatever it has asked for.
+#: Told one of these, a client asks again, here or at another node, whatever it has asked for.
 RETRIABLE_FROM_COORDINATORS = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -88,7 +88,7 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
         return await self.ask(command.group_id, command, ConsumerGroupHeartbeatResult)
 
     async def end_transaction(self, index: PartitionIndex, end: TransactionEnd) -> ErrorCode:
-        """Write the end of a transaction to a partition of the offsets topic, and decide what it left pending there."""
+        """Write the end of a transaction to a partition of the offsets topic: its offsets are committed or dropped."""
         runner = self._runners.get(index)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR

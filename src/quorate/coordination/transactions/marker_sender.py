@@ -81,7 +81,7 @@ class MarkerSender:
     async def _attempt(
         self, leader: NodeId, markers: Markers, partitions: list[TopicPartition], coordinator_epoch: LeaderEpoch
     ) -> set[TopicPartition]:
-        """Those of the partitions that need no marker any more."""
+        """Ask one node; returns the partitions that need no marker any more."""
         asking = self._ask(leader, _request(markers, partitions, coordinator_epoch))
 
         def others_lead() -> bool:

@@ -97,7 +97,7 @@ class ProducerTurns:
         except Exception as error:
             if not result.done():
                 result.set_exception(error)
-            elif not isinstance(error, KafkaError):  # Which is an answer that nobody waits for any more.
+            elif not isinstance(error, KafkaError):  # A KafkaError is an answer, which nobody waits for any more.
                 raise
         finally:
             if self._last[producer_id] is done:
@@ -260,5 +260,5 @@ def _errors(response: AddPartitionsToTxnResponse) -> dict[str, Errors | ErrorCod
 
 
 def _for_producer(error: ErrorCode) -> ErrorCode:
-    """Producers know this one only from their coordinator."""
+    """A producer expects PRODUCER_FENCED from its coordinator alone."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error

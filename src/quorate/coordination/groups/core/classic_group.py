@@ -35,7 +35,7 @@ class ClassicGroup:
         self.unsynced_members: set[MemberId] = set()
         self.assignment_in_flight = False
         self._phase_deadline_ms: int | None = None
-        # Set while the first rebalance of an empty group holds the door open: how much longer it may.
+        # How much longer the first rebalance of an empty group may wait for more members; set while it waits.
         self._initial_delay_left_ms: int | None = None
         self._joined_during_initial_delay = False
 

@@ -37,7 +37,7 @@ class JoinGroup(msgspec.Struct, frozen=True, kw_only=True):
     supports_skip_assignment: bool  # KIP-814: from JoinGroup 9 on a leader can be told not to assign.
 
     def own_member_id(self, new_id: UUID) -> MemberId:
-        """For a member that comes without one: beginning with its name, which may be too long to be told in full."""
+        """The id of a member that comes without one: it begins with the member's name, as far as there is room."""
         name = self.group_instance_id or self.client_id
         return MemberId(f"{name[:_MOST_OF_A_NAME]}-{new_id}")
 
@@ -136,7 +136,7 @@ class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     # From members of consumer groups, and from version 9 on; others do not say who they are.
     member_id: MemberId | None = None
     member_epoch: int = NO_GENERATION
-    # KIP-447: an offset that an open transaction may still change is not to be told.
+    # KIP-447: leave out offsets that an open transaction may still change.
     require_stable: bool = False
 
 
@@ -204,7 +204,7 @@ class DeleteGroupResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettlePendingOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """A coordinator of transactions has decided about one that has offsets in the shard's partition."""
+    """The coordinator of a transaction has decided: its offsets in the shard's partition are committed or dropped."""
 
     end: TransactionEnd
 

@@ -47,7 +47,7 @@ _RETRIABLE = RETRIABLE_FROM_COORDINATORS | {
 
 
 def binds(result: Result) -> bool:
-    """Whether a client acts on the result for good. That its heartbeat was heard changes nothing for a member."""
+    """Whether a client acts on the result for good. An answered heartbeat changes nothing for a member."""
     match result:
         case GroupHeartbeatResult(error=ErrorCode.NONE) | ConsumerGroupHeartbeatResult(error=ErrorCode.NONE):
             return False

@@ -35,7 +35,7 @@ def delete_group(book: GroupBook, token: Token, command: DeleteGroup) -> list[Ef
 
 
 def _end_of_group(book: GroupBook, group_id: GroupId) -> tuple[CoordinatorRecord, ...]:
-    """Tombstones for the group itself. Records of a consumer group count at once, so that it is gone for who asks."""
+    """Tombstones for the group itself. A consumer group is gone at once for everybody who asks."""
     consumer_group = book.consumer.pop(group_id, None)
     return (group_record(group_id, None),) if consumer_group is None else tombstones_of(consumer_group)
 

@@ -28,8 +28,8 @@ class PendingOffsets:
     """
 
     def __init__(self) -> None:
-        # None stands for an offset after which another was committed outside of the transaction: it is still pending,
-        # but what comes of it is nothing.
+        # None: another offset was committed outside of the transaction since. This one is still pending, but will
+        # never be used.
         self._by_producer: dict[ProducerId, dict[tuple[GroupId, TopicPartition], CommittedOffset | None]] = {}
 
     def add(self, producer_id: ProducerId, record: OffsetRecord) -> None:
@@ -38,7 +38,7 @@ class PendingOffsets:
             pending[record.key.group_id, record.key.topic_partition] = record.value
 
     def overrule(self, record: OffsetRecord) -> None:
-        """A record without a transaction comes later in the log, so it counts; a tombstone ends what is pending too."""
+        """A later record outside of any transaction counts instead of what is pending; a tombstone ends that."""
         key = record.key.group_id, record.key.topic_partition
         for producer_id, pending in list(self._by_producer.items()):
             if key not in pending:
@@ -51,7 +51,7 @@ class PendingOffsets:
                 del self._by_producer[producer_id]
 
     def end(self, producer_id: ProducerId) -> list[OffsetRecord]:
-        """The transaction has ended: what it wrote, which is no longer pending."""
+        """End the producer's transaction; returns what it wrote, which is no longer pending."""
         pending = self._by_producer.pop(producer_id, {})
         return [
             offset_record(group_id, topic_partition, value)

@@ -91,7 +91,7 @@ class GroupCoordinatorShard:
         self._book.state.end_transaction(producer_id, is_commit=is_commit)
 
     def unresolved_patterns(self, command: ConsumerGroupHeartbeat) -> set[str]:
-        """What the heartbeat's group has to be told the matching topics of, before the heartbeat is handled."""
+        """The patterns whose matching topics must be known before the heartbeat is handled."""
         return self._consumer_groups.unresolved_patterns(command)
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
@@ -242,7 +242,7 @@ class GroupCoordinatorShard:
         return [*effects, *self._roll_back(append, error, now_ms)]
 
     def _roll_back(self, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """Consumer groups have counted on the records; they and the groups they came from are as the log says again."""
+        """The records are not in the log: the consumer groups that counted on them go back to what the log says."""
         effects: list[Effect] = []
         touched = {
             record.key.group_id for record in append.records if not isinstance(record, OffsetRecord | GroupRecord)
@@ -291,7 +291,7 @@ class GroupCoordinatorShard:
         return effects
 
     def _resign(self, now_ms: int) -> list[Effect]:
-        """Nobody waits for a coordinator that is none any more."""
+        """Answer everybody who waits: this node coordinates their groups no longer."""
         self._is_loaded = False
         effects: list[Effect] = []
         for append in self._book.in_flight.drain():

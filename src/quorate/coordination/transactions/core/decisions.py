@@ -37,7 +37,7 @@ def init_producer(
 ) -> Transaction | ErrorCode | ProducerIdNeeded:
     """The next state of the transactional id, or why there is none.
 
-    One that is ``PREPARE_ABORT`` ends what an earlier producer has begun: the asker has to come again.
+    If that is ``PREPARE_ABORT``, it ends what an earlier producer has begun, and the request has to be repeated.
     """
     if is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -75,7 +75,7 @@ def _expected_epoch_is(command: InitProducer, epoch: ProducerEpoch) -> bool:
 
 
 def _may_hold(current: Transaction, command: InitProducer) -> bool:
-    """Whether the producer that the asker was can be the one of this id. Its epoch is looked at later."""
+    """Whether the producer that the request expects can be the one of this id. The epoch is checked later."""
     if command.expected_producer_id == current.producer_id:
         return True
     # It may not have got the answer that gave it a new producer id.
@@ -84,7 +84,7 @@ def _may_hold(current: Transaction, command: InitProducer) -> bool:
 
 
 def _holds(current: Transaction, command: InitProducer) -> bool:
-    """Whether the asker has the producer id and epoch of now, or asks for whatever there is."""
+    """Whether the request expects the current producer id and epoch, or nothing."""
     expected = command.expected_producer_id, command.expected_producer_epoch
     return not _expects(command) or expected == (current.producer_id, current.producer_epoch)
 
@@ -227,9 +227,9 @@ def _end_with_epoch(
 
 
 def _is_repeat(current: Transaction, command: EndTransaction) -> bool:
-    """Whether the epoch that the request names is the one before the epoch that it was answered with.
+    """Whether the request was answered before: then it names the epoch before the one in that answer.
 
-    One that was fenced is two epochs behind, and the last epoch of all is never an answer.
+    A fenced producer is two epochs behind, and the last epoch of all is never given to a producer.
     """
     if current.state not in _COMPLETE.values():
         return False

@@ -183,7 +183,7 @@ class TransactionCoordinatorShard:
                 return self._reply(token, command, refusal(command, decided))
 
     def _reply(self, token: Token, command: IdCommand, result: Result) -> Effect:
-        """From what is committed; where more is on its way, only what does not bind the producer."""
+        """Answer from what is committed. While more is on its way, nothing is told that binds the producer."""
         if command.transactional_id in self._pending and binds(result):
             result = refusal(command, ErrorCode.CONCURRENT_TRANSACTIONS)
         return Reply(token=token, result=result)
@@ -299,7 +299,7 @@ class TransactionCoordinatorShard:
     # Its beginning and its end.
 
     def _log_loaded(self, now_ms: int) -> list[Effect]:
-        """What an earlier coordinator has prepared is decided; whether it has sent all its markers nobody knows."""
+        """What an earlier coordinator has prepared is decided. It may not have sent all markers: send them again."""
         self._is_loaded = True
         effects = [self._next_timeout_check(now_ms), self._next_expiry_check(now_ms)]
         for transactional_id, transaction in self._transactions.items():
@@ -308,7 +308,7 @@ class TransactionCoordinatorShard:
         return effects
 
     def _resign(self) -> list[Effect]:
-        """Nobody waits for a coordinator that is none any more."""
+        """Answer everybody who waits: this node coordinates their transactions no longer."""
         self._is_loaded = False
         drained, self._in_flight = self._in_flight, []
         return [

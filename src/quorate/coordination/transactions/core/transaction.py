@@ -58,11 +58,11 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int
     last_update_ms: int
     state: TransactionState = TransactionState.EMPTY
-    #: The producer id before the last step, by which a repeated request is known that has used up its epochs.
+    #: The producer id before the last step: a request that names it is a repeat, once the epochs are used up.
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    #: What the producer goes on with after this transaction, where its epochs are used up.
+    #: The producer id for the next transaction, if the epochs of this one are used up.
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    #: The epoch before the producer's own last bump, by which a repeat of it is known. Not in the log.
+    #: The epoch before the producer's own last bump: a request that names it is a repeat. Not in the log.
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     #: Those that need a marker; empty but for a transaction that is ongoing or prepared.
     partitions: frozenset[TopicPartition] = frozenset()
@@ -119,7 +119,7 @@ def completed(prepared: Transaction, now_ms: int) -> Transaction:
 def fenced(ongoing: Transaction, now_ms: int) -> Transaction:
     """The transaction as the coordinator aborts it by itself, with an epoch that its producer does not have.
 
-    Nor does it get it: one whose epoch grows with every transaction would take the next one for its own.
+    A producer of version 2 expects the next epoch after each transaction, so it is fenced with the one after that.
     """
     bump = 2 if ongoing.client_version >= EPOCH_PER_TRANSACTION else 1
     return msgspec.structs.replace(

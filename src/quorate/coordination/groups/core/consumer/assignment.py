@@ -113,7 +113,7 @@ class _Balancing:
     def _reachable(
         self, start: MemberId, settled: set[MemberId]
     ) -> tuple[dict[MemberId, tuple[MemberId, TopicId]], list[MemberId]]:
-        """Everybody to whom load of ``start`` can go, over others; with who passes it on, and of which topic."""
+        """The members to whom ``start`` can hand load, through others too; who hands it on, and of which topic."""
         came_by: dict[MemberId, tuple[MemberId, TopicId]] = {}
         seen_topics: set[TopicId] = set()
         reached, queue = [start], deque([start])

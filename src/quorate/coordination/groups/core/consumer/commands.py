@@ -28,7 +28,7 @@ class ConsumerGroupHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     owned: Partitions | None = None
     client_id: str
     client_host: str
-    chooses_member_id: bool = True  # From version 1 on; before, the coordinator gives an id to who has none.
+    chooses_member_id: bool = True  # From version 1 on; before, the coordinator gives an id to a member that has none.
 
     @property
     def is_complete(self) -> bool:

@@ -97,7 +97,7 @@ class ConsumerGroups:
         return upgrade(classic, self.topics, now_ms)
 
     def _install(self, group: ConsumerGroup, now_ms: int) -> list[Effect]:
-        """Make the group the one that counts, in the place of a classic group if there is one."""
+        """Put the group in place, instead of the classic group of that name if there is one."""
         self.book.consumer[group.group_id] = group
         classic = self.book.live.pop(group.group_id, None)
         if classic is None:

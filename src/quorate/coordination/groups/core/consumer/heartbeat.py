@@ -118,12 +118,12 @@ def _check_static_member(group: ConsumerGroup, command: ConsumerGroupHeartbeat, 
 
 
 def _may_be_replaced(group: ConsumerGroup, holder: MemberId) -> bool:
-    """A static member that has said it is away, or that speaks the classic protocol, where nobody says so."""
+    """Whether a static member has said that it is away. One that speaks the classic protocol cannot say so."""
     return _is_away(group, holder) or group.members[holder].classic is not None
 
 
 def _joins_again(known: ConsumerMember, command: ConsumerGroupHeartbeat) -> bool:
-    """Whether a member starts anew under its own member id, and a static one as the instance that it was (KAFKA-19233).
+    """Whether a known member starts anew under its own member id and, if it is static, its instance id (KAFKA-19233).
 
     It was fenced, was away, or has lost track: whatever epoch it had, it says that it owns nothing. Its partitions are
     still its own, so it is given them again.
