@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
@@ -19,6 +20,8 @@ T = TypeVar("T")
 _SHOWN_LINES = 25
 #: How often ``until`` looks.
 _POLL_S = 0.005
+_WORLDS_BETWEEN_FREEZES = 50
+_made = count()
 
 
 class SimulationFailed(AssertionError):
@@ -38,7 +41,7 @@ class World:
         self.work_delay = work_delay or WorkDelay()
         self.hosts: dict[str, SimulatedHost] = {}
         self._buried: list[asyncio.Task[Any]] = []
-        gc.freeze()  # What was there before need not be looked through whenever garbage is collected.
+        _forget_earlier_worlds()
         #: Where the scenario itself runs; it is never at fault.
         self.scenario = SimulatedHost(self, "scenario", "10.255.255.1")
 
@@ -121,4 +124,16 @@ class World:
                 with suppress(BaseException):
                     coroutine.close()
         self._buried.clear()
-        gc.unfreeze()
+
+
+def _forget_earlier_worlds() -> None:
+    """Collect them, and now and then freeze all else, so that no collection looks through what was there before them.
+
+    What is frozen is no garbage for as long as it is, and that holds for a world, too.
+    """
+    if next(_made) % _WORLDS_BETWEEN_FREEZES:
+        gc.collect()
+        return
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
