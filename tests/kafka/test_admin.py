@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from quorate.client.admin.configs import ConfigResource, ConfigSource, ResourceType
+from quorate.client.admin.configs import ConfigResource
 from quorate.client.admin.groups import OffsetAndMetadata
 from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster_metadata import LiveBroker
@@ -14,6 +14,7 @@ from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
+from quorate.protocol.codes import ConfigSource, ResourceType
 from tests.eventually import eventually
 from tests.kafka.conftest import Cluster, OpenClient
 from tests.kafka.secured_kafka import NODE_IDS, SecuredKafka

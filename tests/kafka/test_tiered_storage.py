@@ -13,13 +13,14 @@ from confluent_kafka import Producer
 from quorate.backup.spark.backup_inventory import take_inventory
 from quorate.backup.spark.copy.run_report import RunReport
 from quorate.backup.spark.verification import verify_on_spark
-from quorate.client.admin.configs import ConfigResource, ResourceType
+from quorate.client.admin.configs import ConfigResource
 from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.fetch.cursor import FetchCursor
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import PartitionIndex, TopicName, TopicPartition
+from quorate.protocol.codes import ResourceType
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, RecordValue, produce
 from tests.eventually import eventually
 from tests.kafka.tiered_kafka import SEGMENT_BYTES, TIERED_TOPIC, TieredKafka

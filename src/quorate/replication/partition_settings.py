@@ -10,7 +10,7 @@ from quorate.metadata.core.effective_configs import BrokerView, broker_value, to
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID
 from quorate.records.batch import Compression, TimestampType
-from quorate.records.opening import OpeningRules, opening_limit_bytes
+from quorate.records.validation import OpeningRules, opening_limit_bytes
 from quorate.storage.config import LONG_MAX, CleanupPolicy, LogConfig
 
 #: The values of ``compression.type``; None leaves a batch as it is.

@@ -28,7 +28,7 @@ from quorate.storage.segment import Segment, StoredBatch
 from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState, changes_log
 from quorate.storage.swap import swap_in
-from quorate.storage.transactions import AbortedTransaction
+from quorate.storage.transactions import TransactionIndexEntry
 
 _MAX_KEYS = 1_000_000  # About 150 bytes each; a round stops after so many.
 _WRITE_BYTES = 1 << 20
@@ -59,7 +59,7 @@ class CleaningPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_offsets_of_producers: frozenset[Offset]
     marker_epochs_of_producers: dict[ProducerId, ProducerEpoch]
     #: All that may have records in the sources. Below the last stable offset none will be added.
-    aborted: list[AbortedTransaction]
+    aborted: list[TransactionIndexEntry]
 
 
 class CleanedGroup(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import BatchHeader, TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.record import Record, iterate_keys, iterate_records
-from quorate.storage.transactions import AbortedTransaction
+from quorate.storage.transactions import TransactionIndexEntry
 
 _DIGEST_BYTES = 20
 _NOWHERE = Offset(-1)
@@ -146,8 +146,8 @@ class CleanedTransactions:
 
     __slots__ = ("_aborted", "_met")
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._aborted: dict[ProducerId, list[AbortedTransaction]] = {}
+    def __init__(self, aborted: Iterable[TransactionIndexEntry]) -> None:
+        self._aborted: dict[ProducerId, list[TransactionIndexEntry]] = {}
         for transaction in sorted(aborted, key=_FIRST_OFFSET):
             self._aborted.setdefault(transaction.producer_id, []).append(transaction)
         # Producers with a batch since their last marker.
@@ -166,12 +166,12 @@ class CleanedTransactions:
         self._met.discard(header.producer_id)
         return not has_batches
 
-    def ended_at(self, header: BatchHeader) -> AbortedTransaction | None:
+    def ended_at(self, header: BatchHeader) -> TransactionIndexEntry | None:
         """The aborted transaction that the marker ended, if it is known to have had records."""
         transaction = self._aborted_with(header.producer_id, header.base_offset)
         return transaction if transaction is not None and transaction.last_offset == header.base_offset else None
 
-    def _aborted_with(self, producer_id: ProducerId, offset: Offset) -> AbortedTransaction | None:
+    def _aborted_with(self, producer_id: ProducerId, offset: Offset) -> TransactionIndexEntry | None:
         """The aborted transaction of the producer that the offset is in; its transactions never overlap."""
         transactions = self._aborted.get(producer_id)
         if transactions is None:

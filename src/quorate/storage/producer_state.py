@@ -15,7 +15,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from quorate.records.control import EndTransactionMarker, TransactionEnd
-from quorate.storage.transactions import AbortedTransaction, OpenTransactions
+from quorate.storage.transactions import OpenTransactions, TransactionIndexEntry
 
 BATCHES_PER_PRODUCER = 5  # What a client may have in flight (max.in.flight.requests.per.connection).
 NO_SEQUENCE = -1
@@ -183,7 +183,7 @@ class ProducerStates:
 
     def end_transaction(
         self, producer_id: ProducerId, marker: EndTransactionMarker, marker_offset: Offset
-    ) -> AbortedTransaction | None:
+    ) -> TransactionIndexEntry | None:
         """After ``advance`` for a marker's batch: what to note in the transaction index, if anything was aborted."""
         entry = self._entries[producer_id]
         entry.coordinator_epoch = marker.coordinator_epoch
@@ -193,7 +193,7 @@ class ProducerStates:
         if ended is None or marker.is_commit:
             return None
         stable_offset = self.open_transactions.stable_after(ended)
-        return AbortedTransaction(producer_id, ended.first_offset, marker_offset, stable_offset)
+        return TransactionIndexEntry(producer_id, ended.first_offset, marker_offset, stable_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that have not written for so long, counted from the first look that found them idle.

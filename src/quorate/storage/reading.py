@@ -12,7 +12,7 @@ from quorate.records.errors import CorruptBatch
 from quorate.storage.damage import DamagedRange
 from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
-from quorate.storage.transactions import AbortedTransaction
+from quorate.storage.transactions import TransactionIndexEntry
 
 
 class UncheckedSegment(KafkaError):
@@ -133,12 +133,12 @@ def _boundaries(segment: Segment, start: int, limit: int) -> tuple[int, int]:
     return end, end
 
 
-def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:
+def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> list[TransactionIndexEntry]:
     """Those with records in what ``read`` has found from ``offset`` on, by their first offsets.
 
     A reader of committed records leaves their records out.
     """
-    found: list[AbortedTransaction] = []
+    found: list[TransactionIndexEntry] = []
     if piece.length == 0:
         return found
     end: Offset | None = None
@@ -155,7 +155,7 @@ def aborted_transactions(state: LogState, piece: LogSlice, offset: Offset) -> li
     return found
 
 
-def _collect(ended: Iterable[AbortedTransaction], end: Offset, found: list[AbortedTransaction]) -> bool:
+def _collect(ended: Iterable[TransactionIndexEntry], end: Offset, found: list[TransactionIndexEntry]) -> bool:
     """Add those that began before ``end``; whether all that did are found: what ends later has begun behind it."""
     for aborted in ended:
         if aborted.first_offset < end:

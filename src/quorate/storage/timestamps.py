@@ -12,8 +12,8 @@ from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import DiskFile
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import ExpandsTooFar
-from quorate.records.opening import opening_limit_bytes
 from quorate.records.record import first_at_or_after
+from quorate.records.validation import opening_limit_bytes
 from quorate.storage.config import LogConfig
 from quorate.storage.reading import UncheckedSegment
 from quorate.storage.segment import NO_TIMESTAMP, Segment

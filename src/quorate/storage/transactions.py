@@ -27,7 +27,9 @@ _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
 
 
-class AbortedTransaction(NamedTuple):
+class TransactionIndexEntry(NamedTuple):
+    """One aborted transaction, as the index of the segment with its marker has it."""
+
     producer_id: ProducerId
     first_offset: Offset
     last_offset: Offset  # Of the marker.
@@ -50,24 +52,24 @@ class TransactionIndex:
         self._disk = disk
         self._base_offset = base_offset
         # None until first needed: most segments are never read by a consumer of committed records only.
-        self._entries: list[AbortedTransaction] | None = [] if is_new else None
+        self._entries: list[TransactionIndexEntry] | None = [] if is_new else None
         self._stored = 0  # How many of the entries are in the file.
 
     @property
     def is_empty(self) -> bool:
         return not (self._loaded() if self._entries is None else self._entries)
 
-    def __iter__(self) -> Iterator[AbortedTransaction]:
+    def __iter__(self) -> Iterator[TransactionIndexEntry]:
         return iter(self._loaded())
 
-    def ended_from(self, offset: Offset) -> Iterable[AbortedTransaction]:
+    def ended_from(self, offset: Offset) -> Iterable[TransactionIndexEntry]:
         """The transactions whose marker stands at or after the offset, by their markers."""
         entries = self._loaded()
         if not entries:
             return ()
         return entries[bisect_left(entries, offset, key=attrgetter("last_offset")) :]
 
-    def add(self, aborted: AbortedTransaction) -> None:
+    def add(self, aborted: TransactionIndexEntry) -> None:
         """Take in a transaction; one that is known already is passed over, as when a log is replayed."""
         entries = self._loaded()
         if not entries or entries[-1].last_offset < aborted.last_offset:
@@ -103,7 +105,7 @@ class TransactionIndex:
             raise
         self._stored = len(self._entries)
 
-    def _is_as_stored(self, entries: list[AbortedTransaction]) -> bool:
+    def _is_as_stored(self, entries: list[TransactionIndexEntry]) -> bool:
         stored = encode_entries(entries[: self._stored])
         return not stored or self._open().read(0, len(stored)) == stored
 
@@ -132,13 +134,13 @@ class TransactionIndex:
             return False
         return True
 
-    def _loaded(self) -> list[AbortedTransaction]:
+    def _loaded(self) -> list[TransactionIndexEntry]:
         if self._entries is None:
             self._entries = self._read()
             self._stored = len(self._entries)
         return self._entries
 
-    def _read(self) -> list[AbortedTransaction]:
+    def _read(self) -> list[TransactionIndexEntry]:
         try:
             file = self._disk.open(self.path)
         except FileNotFoundError:
@@ -156,11 +158,11 @@ class TransactionIndex:
         return self._disk.open(self.path, create=True)
 
 
-def encode_entries(entries: Iterable[AbortedTransaction]) -> bytes:
+def encode_entries(entries: Iterable[TransactionIndexEntry]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
-def decode_entries(content: Buffer) -> list[AbortedTransaction]:
+def decode_entries(content: Buffer) -> list[TransactionIndexEntry]:
     """Raises ``DamagedTransactionIndex`` unless the content is whole entries of the version that Kafka writes."""
     if len(content) % _ENTRY.size:
         raise DamagedTransactionIndex(f"{len(content)} bytes are not whole entries")
@@ -168,7 +170,7 @@ def decode_entries(content: Buffer) -> list[AbortedTransaction]:
     for version, *fields in _ENTRY.iter_unpack(content):
         if version != _VERSION:
             raise DamagedTransactionIndex(f"an entry of version {version}")
-        entries.append(AbortedTransaction(*fields))
+        entries.append(TransactionIndexEntry(*fields))
     return entries
 
 

@@ -29,7 +29,7 @@ from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from quorate.records.control import TransactionEnd
 from quorate.replication.partition import Partition
 from quorate.replication.producers import VerificationGuard
-from quorate.storage.transactions import AbortedTransaction, TransactionIndex
+from quorate.storage.transactions import TransactionIndex, TransactionIndexEntry
 
 _Ended = Transaction | ErrorCode | ProducerIdNeeded
 
@@ -104,7 +104,7 @@ def the_log_is_stable_up_to_the_watermark() -> Iterator[None]:
 
 @contextmanager
 def aborted_transactions_are_not_indexed() -> Iterator[None]:
-    def passed_over(self: TransactionIndex, aborted: AbortedTransaction) -> None:
+    def passed_over(self: TransactionIndex, aborted: TransactionIndexEntry) -> None:
         pass
 
     with patch.object(TransactionIndex, "add", passed_over):

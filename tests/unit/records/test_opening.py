@@ -14,8 +14,8 @@ from quorate.records.batch import BatchHeader, Compression, check_crc, read_head
 from quorate.records.builder import build_batch
 from quorate.records.compression import decompress
 from quorate.records.errors import CorruptBatch, ExpandsTooFar, InvalidRecord
-from quorate.records.opening import OpeningRules, check_records, open_batch, opening_limit_bytes
 from quorate.records.record import Record, iterate_records, records_in_payload
+from quorate.records.validation import OpeningRules, check_records, open_batch, opening_limit_bytes
 from tests.unit.records.raw_batches import batch_of_payload, raw_record
 
 NOW_MS = 1_700_000_000_000

@@ -6,8 +6,8 @@ from quorate.kernel.ids import Offset, ProducerId
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.transactions import (
-    AbortedTransaction,
     DamagedTransactionIndex,
+    TransactionIndexEntry,
     decode_entries,
     encode_entries,
 )
@@ -37,7 +37,7 @@ def index_files(disk: SimulatedDisk) -> list[str]:
 
 
 def test_entries_have_the_bytes_that_apache_kafka_writes() -> None:
-    entry = AbortedTransaction(ProducerId(7), Offset(100), Offset(200), Offset(201))
+    entry = TransactionIndexEntry(ProducerId(7), Offset(100), Offset(200), Offset(201))
 
     assert encode_entries([entry, entry]) == KAFKA_ENTRY * 2
     assert decode_entries(KAFKA_ENTRY) == [entry]

@@ -7,7 +7,7 @@ from quorate.kernel.ids import Offset, ProducerEpoch
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from quorate.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from quorate.storage.transactions import AbortedTransaction
+from quorate.storage.transactions import TransactionIndexEntry
 from tests.simulation.committed_reader import last_stable_offset
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import append, append_values, open_log, produced
@@ -19,7 +19,7 @@ def log(disk: SimulatedDisk) -> PartitionLog:
     return open_log(disk)
 
 
-def aborted_in(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[AbortedTransaction]:
+def aborted_in(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[TransactionIndexEntry]:
     piece = log.read(Offset(offset), max_bytes=max_bytes, up_to_offset=log.log_end_offset, minimum_one_batch=True)
     return log.aborted_transactions(piece, Offset(offset))
 
@@ -86,9 +86,9 @@ def test_readers_are_told_of_the_aborted_transactions_in_what_they_read_and_no_o
     write(log, FIRST, 1, b"c")
     end(log, FIRST, commit=False)
 
-    first = AbortedTransaction(FIRST, Offset(0), Offset(2), Offset(1))
-    second = AbortedTransaction(SECOND, Offset(1), Offset(3), Offset(4))
-    third = AbortedTransaction(FIRST, Offset(4), Offset(5), Offset(6))
+    first = TransactionIndexEntry(FIRST, Offset(0), Offset(2), Offset(1))
+    second = TransactionIndexEntry(SECOND, Offset(1), Offset(3), Offset(4))
+    third = TransactionIndexEntry(FIRST, Offset(4), Offset(5), Offset(6))
     assert aborted_in(log, 0) == [first, second, third]
     assert aborted_in(log, 0, max_bytes=1) == [first]
     assert aborted_in(log, 3) == [second, third]

@@ -28,7 +28,7 @@ _NOT_RESTORED: Final = frozenset(
 )
 
 
-class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+class TopicConfigUpdate(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str]
     delete: list[str]
 
@@ -49,11 +49,11 @@ def configs_while_restoring(
 
 def change_when_restored(
     final: Mapping[str, str], log_append_time: Literal["original", "new"], *, keeps_offsets: bool = False
-) -> ConfigChange:
+) -> TopicConfigUpdate:
     """From the configs while restoring to the final ones."""
     suspended = _suspended(log_append_time)
     delete = [key for key in suspended if key not in final]
-    return ConfigChange(
+    return TopicConfigUpdate(
         values={key: final[key] for key in suspended if key in final},
         delete=[*delete, RESTORE_PRODUCER_ID] if keeps_offsets else delete,
     )

@@ -9,13 +9,14 @@ from quorate.backup.restore.plan import RestorePlan, TargetTopic
 from quorate.backup.restore.retention import broker_defaults
 from quorate.backup.restore.topic_configs import change_when_restored, configs_while_restoring
 from quorate.backup.restore.topics import SelectedTopic
-from quorate.client.admin.configs import ConfigResource, ResourceType
+from quorate.client.admin.configs import ConfigResource
 from quorate.client.admin.topics import BROKER_DEFAULT, NewTopic
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import PartitionIndex, ProducerId, TopicId, TopicName, TopicPartition
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID
+from quorate.protocol.codes import ResourceType
 
 #: Stands in for the restore's own, which it does not have before it begins.
 _ANY_PRODUCER_ID = ProducerId(0)

@@ -8,7 +8,6 @@ Gap: loggers and client metrics have no configs here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import IntEnum
 from itertools import chain
 from typing import TypeVar
 
@@ -31,12 +30,12 @@ from quorate.metadata.core.config_definitions import ConfigDefinition
 from quorate.metadata.core.coordinator_configs import GROUP_CONFIGS
 from quorate.metadata.core.effective_configs import (
     ConfigEntry,
-    ConfigSource,
     broker_entries,
     group_entries,
     shown_topic_configs,
     topic_entries,
 )
+from quorate.protocol.codes import ConfigSource, ResourceType
 from quorate.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from quorate.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from quorate.protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedResponse
@@ -55,15 +54,6 @@ from quorate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-
-class ResourceType(IntEnum):
-    """Kafka's codes, as far as they are served here."""
-
-    TOPIC = 2
-    BROKER = 4
-    GROUP = 32
-
 
 _SET = ConfigOperation.SET
 

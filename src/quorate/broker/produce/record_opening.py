@@ -14,7 +14,7 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.records.batch import BatchHeader, Compression
 from quorate.records.errors import ExpandsTooFar
-from quorate.records.opening import OpeningRules, open_batch
+from quorate.records.validation import OpeningRules, open_batch
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
 
 #: What is opened on the loop in one turn, a few milliseconds at most: so many records of so many bytes.

@@ -102,7 +102,8 @@ def _plan(
 
 def _configs_of_the_others(client: "KafkaClient", node_id: NodeId) -> dict[str, str]:
     """What a node's file says about the cluster as a whole, such as the default replication factor."""
-    from quorate.client.admin.configs import ConfigResource, ConfigSource, ResourceType
+    from quorate.client.admin.configs import ConfigResource
+    from quorate.protocol.codes import ConfigSource, ResourceType
 
     resource = ConfigResource(ResourceType.BROKER, str(node_id))
     return {

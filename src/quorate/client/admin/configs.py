@@ -11,6 +11,7 @@ from quorate.client.cluster_metadata import LiveBroker
 from quorate.client.errors import check
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, TopicName
+from quorate.protocol.codes import ConfigSource, ResourceType
 from quorate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -23,23 +24,6 @@ from quorate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from; numbers as on the wire."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
 
 
 class ConfigResource(msgspec.Struct, frozen=True):

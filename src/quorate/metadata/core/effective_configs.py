@@ -5,7 +5,6 @@ file, and last the default. Every reader of configs, the log included, uses this
 """
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 
 import msgspec
 
@@ -14,17 +13,7 @@ from quorate.metadata.core.broker_configs import BROKER_CONFIGS
 from quorate.metadata.core.config_definitions import ConfigDefinition, ConfigValue
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
-
-
-class ConfigSource(IntEnum):
-    """Kafka's codes, as DescribeConfigs reports them."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    GROUP = 8
+from quorate.protocol.codes import ConfigSource
 
 
 class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +50,7 @@ def topic_entries(
 ) -> Iterator[ConfigEntry]:
     """Every place that gives this topic config a value, the one in force first."""
     if definition.name in overrides:
-        yield ConfigEntry(name=definition.name, value=overrides[definition.name], source=ConfigSource.TOPIC)
+        yield ConfigEntry(name=definition.name, value=overrides[definition.name], source=ConfigSource.DYNAMIC_TOPIC)
     if definition.broker_synonym is not None:
         yield from broker_entries(image, view, BROKER_CONFIGS[definition.broker_synonym])
     else:

@@ -13,14 +13,9 @@ from quorate.metadata.core.commands import (
     CreateTopic,
 )
 from quorate.metadata.core.config_definitions import ConfigType, find_definition
-from quorate.metadata.core.effective_configs import (
-    ConfigEntry,
-    ConfigSource,
-    shown_topic_configs,
-    topic_entries,
-    topic_values,
-)
+from quorate.metadata.core.effective_configs import ConfigEntry, shown_topic_configs, topic_entries, topic_values
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID, TOPIC_CONFIGS
+from quorate.protocol.codes import ConfigSource
 from tests.unit.metadata.core.cluster import Cluster
 
 ORDERS = TopicName("orders")
@@ -95,7 +90,7 @@ def test_the_nearest_place_wins_and_the_others_are_its_synonyms() -> None:
     cluster.do(AlterTopicConfigs(name=ORDERS, changes=(set_to("retention.ms", "1"),)))
 
     assert entries(cluster, "retention.ms") == [
-        ConfigEntry(name="retention.ms", value="1", source=ConfigSource.TOPIC),
+        ConfigEntry(name="retention.ms", value="1", source=ConfigSource.DYNAMIC_TOPIC),
         ConfigEntry(name="log.retention.ms", value="2", source=ConfigSource.DYNAMIC_BROKER),
         ConfigEntry(name="log.retention.ms", value="3", source=ConfigSource.DYNAMIC_DEFAULT_BROKER),
         ConfigEntry(name="log.retention.ms", value="4", source=ConfigSource.STATIC_BROKER),

@@ -7,9 +7,10 @@ from quorate.kernel.ids import GroupId, NodeId, Offset
 from quorate.metadata.core.commands import AlterGroupConfigs, ConfigChange, ConfigOperation
 from quorate.metadata.core.config_changes import decide_group_configs
 from quorate.metadata.core.coordinator_configs import GROUP_CONFIGS
-from quorate.metadata.core.effective_configs import BrokerView, ConfigSource, group_entries
+from quorate.metadata.core.effective_configs import BrokerView, group_entries
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.snapshot import decode_image, encode_image
+from quorate.protocol.codes import ConfigSource
 
 GROUP = GroupId("readers")
 VIEW = BrokerView(node_id=NodeId(7), static_configs={"group.consumer.heartbeat.interval.ms": "6000"})
