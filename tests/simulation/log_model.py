@@ -12,7 +12,7 @@ from tests.log_times import offset_for_timestamp
 from tests.simulation.committed_reader import committed_records
 
 
-class StoredBatch(msgspec.Struct, frozen=True):
+class LoggedBatch(msgspec.Struct, frozen=True):
     header: BatchHeader
     content: bytes
 
@@ -28,7 +28,7 @@ class Transactions(msgspec.Struct, frozen=True):
     open: dict[ProducerId, list[Offset]]
 
 
-def transactions_in(batches: list[StoredBatch]) -> Transactions:
+def transactions_in(batches: list[LoggedBatch]) -> Transactions:
     found = Transactions(set(), {})
     for batch in batches:
         header = batch.header
@@ -46,7 +46,7 @@ class LogModel:
     """The history of one log. The bounds are what a crash may leave; the log itself knows what it holds now."""
 
     def __init__(self) -> None:
-        self.batches: list[StoredBatch] = []  # What was written, or at least begun, in order.
+        self.batches: list[LoggedBatch] = []  # What was written, or at least begun, in order.
         self.durable_end = Offset(0)  # What is below must survive.
         self.lowest_start = Offset(0)  # The start of the log must not be below after a crash.
         self.highest_start = Offset(0)  # Nor above: nobody asked for that.
@@ -86,17 +86,17 @@ class LogModel:
                 self.superseding[record.key] = max(record.offset, self.superseding.get(record.key, record.offset))
 
 
-def batches_of(content: bytes) -> list[StoredBatch]:
+def batches_of(content: bytes) -> list[LoggedBatch]:
     found = []
     for position, header in iterate_batches(content, strict=True):
         check_crc(content, position, header)
-        found.append(StoredBatch(header, content[position : position + header.size_bytes]))
+        found.append(LoggedBatch(header, content[position : position + header.size_bytes]))
     return found
 
 
-def read_all(log: PartitionLog) -> list[StoredBatch]:
+def read_all(log: PartitionLog) -> list[LoggedBatch]:
     """Every batch from the start of the log to its end, as a consumer would fetch them."""
-    batches: list[StoredBatch] = []
+    batches: list[LoggedBatch] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         found = log.read(offset, max_bytes=700, up_to_offset=log.log_end_offset, minimum_one_batch=True)
@@ -144,7 +144,7 @@ def check_transactions(log: PartitionLog, model: LogModel) -> None:
     )
 
 
-def _first_open(transactions: Transactions, held: list[StoredBatch], log: PartitionLog, model: LogModel) -> Offset:
+def _first_open(transactions: Transactions, held: list[LoggedBatch], log: PartitionLog, model: LogModel) -> Offset:
     """The first batch of an open transaction that may be there; the end of the log where there is none.
 
     A log that was to be emptied when the power was cut may end inside of what was compacted: before the marker of a
@@ -173,7 +173,7 @@ def check_content(log: PartitionLog, model: LogModel) -> None:
         _check_compacted(held, wanted, model)
 
 
-def _check_compacted(held: list[StoredBatch], wanted: list[StoredBatch], model: LogModel) -> None:
+def _check_compacted(held: list[LoggedBatch], wanted: list[LoggedBatch], model: LogModel) -> None:
     """Compaction drops superseded records and old tombstones; it changes nothing and moves nothing."""
     originals = {record.offset: record for batch in wanted for record in batch.records}
     kept = {record.offset: record for batch in held for record in batch.records}
@@ -216,7 +216,7 @@ def check_consistent(log: PartitionLog) -> None:
     _check_timestamps(log, held)
 
 
-def _check_producers(log: PartitionLog, held: list[StoredBatch]) -> None:
+def _check_producers(log: PartitionLog, held: list[LoggedBatch]) -> None:
     replayed = ProducerStates()
     for batch in held:
         replayed.advance(batch.header, batch.header.base_offset, batch.header.max_timestamp)
@@ -234,7 +234,7 @@ def _check_producers(log: PartitionLog, held: list[StoredBatch]) -> None:
             assert known.batches[-len(entry.batches) :] == entry.batches, f"batches of {producer_id} are forgotten"
 
 
-def _check_epochs(log: PartitionLog, held: list[StoredBatch]) -> None:
+def _check_epochs(log: PartitionLog, held: list[LoggedBatch]) -> None:
     starts: dict[LeaderEpoch, Offset] = {}
     for batch in held:
         starts.setdefault(batch.header.partition_leader_epoch, max(batch.header.base_offset, log.log_start_offset))
@@ -245,7 +245,7 @@ def _check_epochs(log: PartitionLog, held: list[StoredBatch]) -> None:
         assert start <= starts.get(epoch, start)
 
 
-def _check_timestamps(log: PartitionLog, held: list[StoredBatch]) -> None:
+def _check_timestamps(log: PartitionLog, held: list[LoggedBatch]) -> None:
     records = [record for batch in held for record in batch.records if record.offset >= log.log_start_offset]
     for wanted in {record.timestamp for record in records[:: max(1, len(records) // 5)]}:
         first = next(record for record in records if record.timestamp >= wanted)

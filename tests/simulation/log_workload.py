@@ -14,8 +14,8 @@ from quorate.storage.file_names import parent_of
 from quorate.storage.log import PartitionLog
 from tests.simulation.disk import PowerCutError, SimulatedDisk
 from tests.simulation.log_model import (
+    LoggedBatch,
     LogModel,
-    StoredBatch,
     batches_of,
     check_consistent,
     check_content,
@@ -196,7 +196,7 @@ class LogWorkload:
         assert info.duplicate
         assert info.base_offset == original.header.base_offset
 
-    def _batches_of_producers(self) -> list[StoredBatch]:
+    def _batches_of_producers(self) -> list[LoggedBatch]:
         last_offsets = {batch.last_offset for _, entry in self.log.producers for batch in entry.batches}
         return [batch for batch in self.model.batches if batch.header.last_offset in last_offsets]
 

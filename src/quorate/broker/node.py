@@ -53,7 +53,7 @@ from quorate.replication.disk_room import DiskRoom, DiskWatch
 from quorate.replication.group_commit import GroupCommit
 from quorate.replication.integrity.log_integrity import LogIntegrity
 from quorate.replication.integrity.other_replicas import OtherReplicas
-from quorate.replication.integrity.range_server import RangeServer
+from quorate.replication.integrity.range_reads import RangeServer
 from quorate.replication.integrity.scrub import Scrub, ScrubSettings
 from quorate.replication.partitions import Partitions, PartitionsConfig
 from quorate.replication.replication import NodeReplication

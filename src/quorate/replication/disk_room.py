@@ -15,6 +15,7 @@ from quorate.kernel.conditions import Condition, Conditions
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
 from quorate.kernel.ports import Disk, VolumeSpace, is_full
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.storage.reserve import Reserve
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class DiskWatch:
         self._executor = executor
         self._tell_cluster = tell_cluster
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks = TaskScope(loop, logged_failures(logger, "proof that the disk has room"))
         self._making: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -146,7 +148,7 @@ class DiskWatch:
     def _try_to_write(self) -> None:
         """Free bytes alone do not tell: a quota may be used up, or the volume's table of files."""
         if self._making is None:
-            self._making = self._loop.create_task(self._prove_room())
+            self._making = self._tasks.spawn(self._prove_room())
 
     async def _prove_room(self) -> None:
         try:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, EpochEnd, LeaderEpoch, NodeId, Offset
+from quorate.kernel.tasks import FailureHandler, TaskScope, monotonic_ms
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
 from quorate.replication.core.follower import FetchAnswered
@@ -50,12 +51,14 @@ class ReplicaFetcher:
         call: Call,
         *,
         first_session: int,
+        on_failure: FailureHandler,
         throttle: CatchUpThrottle | None = None,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._loop = loop
         self._call = call
+        self._on_failure = on_failure
         self._throttle = throttle
         self._next_session = first_session
         self._plan: FetchPlan[PartitionKey] = FetchPlan(FetchPlanConfig())
@@ -97,7 +100,9 @@ class ReplicaFetcher:
     def _session(self, node_id: NodeId) -> "_LeaderSession":
         session = self._sessions.get(node_id)
         if session is None:
-            session = self._sessions[node_id] = _LeaderSession(node_id, self._new_number())
+            session = self._sessions[node_id] = _LeaderSession(
+                node_id, self._new_number(), TaskScope(self._loop, self._on_failure)
+            )
         return session
 
     def _new_number(self) -> int:
@@ -119,9 +124,7 @@ class ReplicaFetcher:
         asks = self._asks(session, now_ms)
         if asks or (session.asked and not session.requests):
             request = ReplicaFetch(session.number, self._broker_epoch, asks)
-            task = self._loop.create_task(self._request(session, session.number, encode_fetch(request)))
-            session.requests.add(task)
-            task.add_done_callback(session.requests.discard)
+            session.requests.spawn(self._request(session, session.number, encode_fetch(request)))
         if self._plan.is_ready(session.node_id):
             self._pump_soon(session.node_id)
         self._wake_after_backoff(session, now_ms)
@@ -227,26 +230,25 @@ class ReplicaFetcher:
         self._pump(session)
 
     def _now_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return monotonic_ms(self._loop)
 
 
 class _LeaderSession:
     """What is under way with one node."""
 
-    def __init__(self, node_id: NodeId, number: int) -> None:
+    def __init__(self, node_id: NodeId, number: int, requests: TaskScope) -> None:
         self.node_id = node_id
         self.number = number
         #: Asked for and not answered.
         self.asked: dict[PartitionKey, PlannedFetch[PartitionKey]] = {}
         #: Answered, and not yet on the disk.
         self.syncing: dict[PartitionKey, PlannedFetch[PartitionKey]] = {}
-        self.requests: set[asyncio.Task[None]] = set()
+        self.requests = requests
         self.pump_scheduled = False
         self.backoff: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
-        for task in tuple(self.requests):
-            task.cancel()
+        self.requests.cancel_all()
         if self.backoff is not None:
             self.backoff.cancel()
 

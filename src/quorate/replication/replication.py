@@ -1,19 +1,31 @@
-"""Replication on this node, composed: fetching what it follows, serving what it leads, and watching for laggards."""
+"""Replication on this node, composed: fetching what it follows, serving what it leads, and keeping the ISR true.
+
+Who lags behind is found as time passes; the changes of the ISR that leaders propose go to the controller.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from quorate.kernel.errors import KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.kernel.ports import Buffer
+from quorate.kernel.tasks import FailureHandler, TaskScope, monotonic_ms
 from quorate.kernel.turns import Backlog
+from quorate.metadata.core.commands import AlterIsr, IsrChange
+from quorate.metadata.core.decisions import PartitionOutcome
 from quorate.metadata.store import MetadataStore
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.leader import ReplicationConfig
-from quorate.replication.core.leader_events import ProposeIsr, TimePassed
+from quorate.replication.core.leader_events import (
+    IsrChangeOutdated,
+    IsrChangeRefused,
+    IsrChangeUnanswered,
+    LeaderEvent,
+    ProposeIsr,
+    TimePassed,
+)
 from quorate.replication.follower_sessions import FindPartition, FollowerSessions
-from quorate.replication.isr_proposals import IsrProposals
 from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.replication.replica_fetcher import Call, ReplicaFetcher
@@ -21,6 +33,24 @@ from quorate.replication.replica_fetcher import Call, ReplicaFetcher
 logger = logging.getLogger(__name__)
 
 _LOOKS_PER_LAG_TIME = 4
+
+#: In one command, which every node applies in one turn of its loop.
+_AT_ONCE = 500
+
+_Proposal = tuple[Partition, ProposeIsr]
+
+#: The controller has judged the proposal at its own epochs and said no.
+_REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST})
+#: The controller is ahead of the proposal.
+_OUTDATED = frozenset(
+    {
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
 
 
 class NodeReplication:
@@ -35,17 +65,23 @@ class NodeReplication:
         find_led: FindPartition,
         call: Call,
         first_session: int,
-        on_failure: Callable[[Exception], None],
+        on_failure: FailureHandler,
         leader_throttle: CatchUpThrottle | None = None,
         follower_throttle: CatchUpThrottle | None = None,
     ) -> None:
         self.config = config
         self._on_failure = on_failure
         self._loop = loop
-        self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop)
+        self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop, on_failure)
         self._followers = FollowerSessions(loop, find_led, leader_throttle)
         self._fetcher = ReplicaFetcher(
-            node_id, broker_epoch, loop, call, first_session=first_session, throttle=follower_throttle
+            node_id,
+            broker_epoch,
+            loop,
+            call,
+            first_session=first_session,
+            on_failure=on_failure,
+            throttle=follower_throttle,
         )
         #: Led partitions in which somebody is behind or missing: only these are looked at as time passes.
         self._unsettled: dict[Partition, None] = {}
@@ -63,7 +99,7 @@ class NodeReplication:
     # From partitions.
 
     def now_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return monotonic_ms(self._loop)
 
     def propose_isr(self, partition: Partition, proposal: ProposeIsr) -> None:
         self._proposals.propose(partition, proposal)
@@ -141,3 +177,78 @@ class NodeReplication:
         now_ms = self.now_ms()
         self._followers.refresh(partition, now_ms)
         partition.step(TimePassed(now_ms=now_ms))
+
+
+class IsrProposals:
+    """Brings the changes of in-sync replicas that leaders propose to the controller, many in one command."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        broker_epoch: BrokerEpoch,
+        metadata: MetadataStore,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: FailureHandler,
+    ) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._metadata = metadata
+        self._proposed: list[_Proposal] = []
+        self._tasks = TaskScope(loop, on_failure)
+        self._is_sending = False
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        self._proposed.append((partition, proposal))
+        if not self._is_sending:
+            self._is_sending = True
+            self._tasks.spawn(self._send_all())
+
+    def stop(self) -> None:
+        self._tasks.cancel_all()
+
+    async def _send_all(self) -> None:
+        """One command at a time: what is proposed meanwhile goes with the next ones."""
+        try:
+            while self._proposed:
+                batch, self._proposed = self._proposed[:_AT_ONCE], self._proposed[_AT_ONCE:]
+                await self._send(batch)
+        finally:
+            self._is_sending = False
+
+    async def _send(self, batch: Sequence[_Proposal]) -> None:
+        command = AlterIsr(
+            node_id=self._node_id,
+            broker_epoch=self._broker_epoch,
+            changes=tuple(_change(partition, proposal) for partition, proposal in batch),
+        )
+        (outcome,) = await self._metadata.submit([command])
+        if isinstance(outcome, KafkaError):
+            logger.debug("in-sync replicas not changed node=%s error=%s", self._node_id, outcome)
+            for partition, proposal in batch:
+                partition.step(IsrChangeUnanswered(proposal=proposal))
+            return
+        for (partition, proposal), one in zip(batch, outcome.partitions, strict=True):
+            event = _fate(one, proposal)
+            if event is not None:
+                partition.step(event)
+
+
+def _change(partition: Partition, proposal: ProposeIsr) -> IsrChange:
+    return IsrChange(
+        topic_id=partition.identity.topic_id,
+        partition=partition.identity.partition,
+        leader_epoch=proposal.leader_epoch,
+        partition_epoch=proposal.partition_epoch,
+        new_isr=proposal.isr,
+    )
+
+
+def _fate(outcome: PartitionOutcome, proposal: ProposeIsr) -> LeaderEvent | None:
+    """What the leader is told; nothing where it is accepted, for then the image tells it."""
+    if outcome.error is ErrorCode.NONE:
+        return None
+    if outcome.error in _REFUSED:
+        return IsrChangeRefused(proposal=proposal)
+    if outcome.error in _OUTDATED:
+        return IsrChangeOutdated(proposal=proposal)
+    return IsrChangeUnanswered(proposal=proposal)

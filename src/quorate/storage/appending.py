@@ -27,7 +27,7 @@ from quorate.storage.config import LogConfig
 from quorate.storage.durability import SealedSegment
 from quorate.storage.producer_snapshots import encode_snapshot
 from quorate.storage.producer_state import SequencedBatch
-from quorate.storage.segment import NO_TIMESTAMP, Segment, StoredBatch
+from quorate.storage.segment import NO_TIMESTAMP, LoggedBatch, Segment
 from quorate.storage.segment_recovery import seal
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import check_timestamps
@@ -79,7 +79,7 @@ def append_as_leader(
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp_ms = now_ms if stamps else header.max_timestamp
         size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
-        placed.append(StoredBatch(base_offset, last_offset, timestamp_ms, size_bytes, leader_epoch))
+        placed.append(LoggedBatch(base_offset, last_offset, timestamp_ms, size_bytes, leader_epoch))
         position += size_bytes
         base_offset = Offset(last_offset + 1)
     _write(state, batches, placed, headers, now_ms)
@@ -125,7 +125,7 @@ def append_as_follower(state: LogState, batches: Buffer) -> AppendInfo:
         check_crc(batches, position, header)
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptBatch(f"batch of offset {header.base_offset} where {next_offset} is next")
-        placed.append(StoredBatch.of(header))
+        placed.append(LoggedBatch.of(header))
         next_offset = header.next_offset
     headers = [header for _, header in found]
     _write(state, batches, placed, headers, headers[0].max_timestamp)
@@ -188,7 +188,7 @@ def _check_sizes(config: LogConfig, headers: Sequence[BatchHeader], size_bytes: 
 
 
 def _write(
-    state: LogState, batches: Buffer, placed: list[StoredBatch], headers: Sequence[BatchHeader], now_ms: int
+    state: LogState, batches: Buffer, placed: list[LoggedBatch], headers: Sequence[BatchHeader], now_ms: int
 ) -> None:
     segment = state.segments.active
     if segment.size_bytes and _is_full(state, segment, placed, len(batches), now_ms):
@@ -219,7 +219,7 @@ def _note_marker(state: LogState, batches: Buffer, position: int, producer_id: P
         state.segments.active.transaction_index.add(aborted)
 
 
-def _note_epoch(state: LogState, batch: StoredBatch) -> None:
+def _note_epoch(state: LogState, batch: LoggedBatch) -> None:
     """Epochs that begin at the end of the log have no records: this replica led in them and did not write.
 
     A follower may get older records there, which must not be taken for some of such an epoch.
@@ -254,7 +254,7 @@ def _take_back(state: LogState, segment: Segment) -> None:
         raise state.fail(error) from error
 
 
-def _is_full(state: LogState, segment: Segment, placed: list[StoredBatch], size_bytes: int, now_ms: int) -> bool:
+def _is_full(state: LogState, segment: Segment, placed: list[LoggedBatch], size_bytes: int, now_ms: int) -> bool:
     config = state.config
     return (
         segment.size_bytes + size_bytes > config.segment_bytes
@@ -265,7 +265,7 @@ def _is_full(state: LogState, segment: Segment, placed: list[StoredBatch], size_
     )
 
 
-def _age_ms(segment: Segment, placed: list[StoredBatch], now_ms: int) -> int:
+def _age_ms(segment: Segment, placed: list[LoggedBatch], now_ms: int) -> int:
     """By the records' own time, so that old data that is copied in rolls as it did at its source."""
     first = segment.first_timestamp()
     if first < 0:

@@ -24,7 +24,7 @@ from quorate.storage.compaction import (
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import CLEANED
 from quorate.storage.reading import require_checked
-from quorate.storage.segment import Segment, StoredBatch
+from quorate.storage.segment import LoggedBatch, Segment
 from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState, changes_log
 from quorate.storage.swap import swap_in
@@ -278,7 +278,7 @@ def _compact(
 
 
 def _add(segment: Segment, pending: list[Buffer], batch: memoryview | bytes, index_interval_bytes: int) -> None:
-    segment.note(StoredBatch.of(read_header(batch)), segment.size_bytes, index_interval_bytes)
+    segment.note(LoggedBatch.of(read_header(batch)), segment.size_bytes, index_interval_bytes)
     pending.append(bytes(batch))
     if sum(map(len, pending)) >= _WRITE_BYTES:
         segment.file.append(pending)

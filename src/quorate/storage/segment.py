@@ -26,7 +26,7 @@ NO_TIMESTAMP = -1
 INDEXES_CHANGED = -1
 
 
-class StoredBatch(NamedTuple):
+class LoggedBatch(NamedTuple):
     """A batch as the segment needs to know it, with the offsets that it has in the log."""
 
     base_offset: Offset
@@ -36,7 +36,7 @@ class StoredBatch(NamedTuple):
     leader_epoch: LeaderEpoch
 
     @classmethod
-    def of(cls, header: BatchHeader) -> "StoredBatch":
+    def of(cls, header: BatchHeader) -> "LoggedBatch":
         return cls(
             header.base_offset,
             header.last_offset,
@@ -126,7 +126,7 @@ class Segment:
         """Whether the offset, relative to the base, fits into an index entry."""
         return offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
-    def note(self, batch: StoredBatch, position: int, index_interval_bytes: int) -> None:
+    def note(self, batch: LoggedBatch, position: int, index_interval_bytes: int) -> None:
         """Take account of a batch that was written at ``position``, the end of the batches noted before."""
         known = self._max_timestamp or self.max_timestamp()
         if batch.max_timestamp > known.timestamp_ms:

@@ -14,7 +14,7 @@ from quorate.records.errors import CorruptBatch, UnsupportedMagic
 from quorate.storage.batch_scan import read_batches
 from quorate.storage.checkpoints import EpochStart
 from quorate.storage.damage import LogExtent, epoch_at, find_damage
-from quorate.storage.segment import INDEXES_CHANGED, Segment, StoredBatch
+from quorate.storage.segment import INDEXES_CHANGED, LoggedBatch, Segment
 from quorate.storage.segment_checksums import SegmentChecksums
 
 _BASE_OFFSET_BYTES = 8
@@ -60,7 +60,7 @@ def recover_segment(
                 and epoch_at(stored_epochs, header.base_offset) != header.partition_leader_epoch
             ):
                 raise CorruptBatch(f"batch of epoch {header.partition_leader_epoch}, which was not stored")
-            segment.note(StoredBatch.of(header), position, index_interval_bytes)
+            segment.note(LoggedBatch.of(header), position, index_interval_bytes)
             on_batch(header)
             next_offset = header.next_offset
     except (CorruptBatch, UnsupportedMagic) as error:
@@ -179,7 +179,7 @@ def note_stored_batches(segment: Segment, size_bytes: int, end: Offset, index_in
     """Note again all sound batches in the file, up to ``size_bytes`` and ``end``."""
     segment.size_bytes = size_bytes
     find_unreadable(segment, end)
-    placed = [(position, StoredBatch.of(header)) for position, header in segment.headers_from(0)]
+    placed = [(position, LoggedBatch.of(header)) for position, header in segment.headers_from(0)]
     segment.reset()
     for position, batch in placed:
         segment.note(batch, position, index_interval_bytes)

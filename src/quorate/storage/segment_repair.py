@@ -24,7 +24,7 @@ from quorate.storage.checkpoints import EpochStart
 from quorate.storage.damage import DamagedRange, epoch_at, sound_parts
 from quorate.storage.file_names import CHECKSUMS, CLEANED, OFFSET_INDEX, TIME_INDEX, path_of
 from quorate.storage.producer_snapshots import rebuild_producers
-from quorate.storage.segment import Segment, Segments, StoredBatch
+from quorate.storage.segment import LoggedBatch, Segment, Segments
 from quorate.storage.segment_checks import CheckedSegment, SegmentReport, is_current, subject_of
 from quorate.storage.segment_checksums import SummedLog, write_checksums
 from quorate.storage.state import LogState, changes_log
@@ -89,7 +89,7 @@ def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[FilePart] | None
     else:
         for start, end in sound_parts(0, subject.size_bytes, plan.damage):
             for position, header in scan_headers(subject.file, start, end):
-                made.note(StoredBatch.of(header), position, plan.index_interval_bytes)
+                made.note(LoggedBatch.of(header), position, plan.index_interval_bytes)
     if plan.makes_transactions:
         _find_aborted(disk, plan)
     made.seal()
@@ -140,7 +140,7 @@ def _copy(plan: RepairPlan, made: Segment, piece: FilePart) -> None:
     for position in range(start, end, _COPY_BYTES):
         made.file.append([file.read(position, min(_COPY_BYTES, end - position))])
     for _, header in scan_headers(file, start, end):
-        made.note(StoredBatch.of(header), made.size_bytes, plan.index_interval_bytes)
+        made.note(LoggedBatch.of(header), made.size_bytes, plan.index_interval_bytes)
 
 
 def _find_aborted(disk: Disk, plan: RepairPlan) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from quorate.kernel.ids import NodeId
-from quorate.replication.core.isr_changes import IsrChanges
+from quorate.replication.core.leader import IsrChanges
 from quorate.replication.following import Following
 from quorate.replication.partition import Partition
 from quorate.replication.replica_fetcher import ReplicaFetcher

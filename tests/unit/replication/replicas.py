@@ -71,7 +71,7 @@ class FakePort:
         raise AssertionError(f"{partition} lost its disk: {failure}")
 
 
-def _fail(error: Exception) -> None:
+def fail(error: Exception) -> None:
     raise error
 
 
@@ -85,7 +85,7 @@ class Replicas:
         self.group_commit = GroupCommit(host.loop, host.executor)
         self.by_key: dict[PartitionKey, Partition] = {}
         self.integrity = LogIntegrity(
-            LEADER, host.disk, Conditions(), loop=host.loop, executor=host.executor, on_failure=_fail
+            LEADER, host.disk, Conditions(), loop=host.loop, executor=host.executor, on_failure=fail
         )
         host.executor.delay = QUICK
 

@@ -12,7 +12,7 @@ from quorate.metadata.core.commands import AlterIsr, Command, IsrMember
 from quorate.metadata.core.decisions import Answer, PartitionOutcome
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.metadata.store import MetadataStore, Outcomes
-from quorate.replication import isr_proposals
+from quorate.replication import replication
 from quorate.replication.core.leader_events import (
     IsrChangeOutdated,
     IsrChangeRefused,
@@ -20,11 +20,11 @@ from quorate.replication.core.leader_events import (
     LeaderEvent,
     ProposeIsr,
 )
-from quorate.replication.isr_proposals import IsrProposals
 from quorate.replication.partition import Partition
+from quorate.replication.replication import IsrProposals
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
-from tests.unit.replication.replicas import FOLLOWER, LEADER, TOPIC_ID, run, turns
+from tests.unit.replication.replicas import FOLLOWER, LEADER, TOPIC_ID, fail, run, turns
 
 _NAME = TopicName("orders")
 
@@ -86,7 +86,7 @@ def proposal(number: int = 1) -> ProposeIsr:
 def with_proposals(scenario: Callable[[IsrProposals, HandStore], Awaitable[None]]) -> None:
     async def body(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         store = HandStore(host.loop)
-        proposals = IsrProposals(LEADER, BrokerEpoch(11), store, host.loop)
+        proposals = IsrProposals(LEADER, BrokerEpoch(11), store, host.loop, fail)
         await scenario(proposals, store)
         proposals.stop()
         await turns()
@@ -128,7 +128,7 @@ def test_what_is_proposed_meanwhile_goes_with_the_next_command() -> None:
 
 
 def test_a_command_holds_a_bounded_number_of_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_proposals, "_AT_ONCE", 2)
+    monkeypatch.setattr(replication, "_AT_ONCE", 2)
 
     async def scenario(proposals: IsrProposals, store: HandStore) -> None:
         partitions = [HeardPartition(index) for index in range(3)]

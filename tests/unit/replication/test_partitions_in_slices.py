@@ -16,8 +16,8 @@ from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from quorate.replication import partition_roles
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.leading import lead
-from quorate.replication.log_jobs import LogJobs
 from quorate.replication.partition import Partition
+from quorate.replication.partition_logs import LogJobs
 from quorate.storage.config import LogConfig
 from quorate.storage.log import PartitionLog
 from tests.simulation.disk import SimulatedDisk

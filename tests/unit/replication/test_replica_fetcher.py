@@ -15,7 +15,7 @@ from quorate.transport.peers.errors import PeerTimeout, PeerUnreachable
 from tests.simulation.world.executor import WorkDelay
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
-from tests.unit.replication.replicas import LEADER, THIRD, Replicas, follow, lead, run, turns, write
+from tests.unit.replication.replicas import LEADER, THIRD, Replicas, fail, follow, lead, run, turns, write
 
 NOTHING = memoryview(b"")
 
@@ -29,7 +29,9 @@ class Leaders:
         self._loop = host.loop
         self.requests: list[tuple[NodeId, ReplicaFetch]] = []
         self._futures: list[asyncio.Future[bytes]] = []
-        self.fetcher = ReplicaFetcher(NodeId(9), BrokerEpoch(12), host.loop, self._call, first_session=0)
+        self.fetcher = ReplicaFetcher(
+            NodeId(9), BrokerEpoch(12), host.loop, self._call, first_session=0, on_failure=fail
+        )
         self.replicas.port.synced = self.fetcher.synced
 
     async def _call(

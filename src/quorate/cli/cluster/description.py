@@ -10,7 +10,7 @@ from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, TopicName
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
 from quorate.metadata.core.image_parts import without
 from quorate.metadata.core.records import AnyRecord, BrokerRegistered, PartitionChanged, TopicCreated
-from quorate.replication.core.min_isr import effective_min_isr
+from quorate.replication.core.leader import effective_min_isr
 
 if TYPE_CHECKING:
     from quorate.client.admin.brokers import BrokerList, NodeCondition

@@ -20,7 +20,7 @@ from quorate.cli.doctor.disagreements import (
 from quorate.cli.doctor.findings import DoctorFinding, FindingSeverity, Kind, by_weight
 from quorate.cli.doctor.observations import LeaderClaim, Look, NewestClaim, newest_claims
 from quorate.kernel.ids import LeaderEpoch, NodeId, TopicId, TopicPartition
-from quorate.replication.core.min_isr import effective_min_isr
+from quorate.replication.core.leader import effective_min_isr
 
 
 def lasting(looks: Sequence[Look]) -> list[DoctorFinding]:

@@ -13,8 +13,6 @@ import msgspec
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, NodeId, Offset, PartitionLeader
 from quorate.metadata.core.commands import IsrMember
-from quorate.replication.core.follower_progress import NEVER_MS, FollowerProgress
-from quorate.replication.core.isr_changes import IsrChanges
 from quorate.replication.core.leader_events import (
     FollowerFetched,
     HighWatermarkAdvanced,
@@ -32,7 +30,8 @@ from quorate.replication.core.leader_events import (
     ProposeIsr,
     TimePassed,
 )
-from quorate.replication.core.min_isr import effective_min_isr
+
+NEVER_MS = -(1 << 62)
 
 
 class ReplicationConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +170,7 @@ class LeaderReplica:
         #: Whether the committed ISR is the leader alone; others may be catching up.
         self.is_alone_in_sync = len(membership.isr) == 1
 
-    def _new_follower(self, *, is_in_sync: bool) -> FollowerProgress:
+    def _new_follower(self, *, is_in_sync: bool) -> "FollowerProgress":
         # A member of the ISR gets the whole lag time to make itself known to a new leader.
         return FollowerProgress(caught_up_ms=self._now_ms if is_in_sync else NEVER_MS)
 
@@ -206,14 +205,14 @@ class LeaderReplica:
             committed = min(committed, progress.fetch_offset)
         return max(high_watermark, committed)
 
-    def _is_about_to_join(self, node: NodeId, progress: FollowerProgress) -> bool:
+    def _is_about_to_join(self, node: NodeId, progress: "FollowerProgress") -> bool:
         """Waiting for it lets it reach the watermark; under a steady load it would run after it for ever."""
         return self._is_live(node, progress) and self._is_caught_up(progress)
 
-    def _is_caught_up(self, progress: FollowerProgress) -> bool:
+    def _is_caught_up(self, progress: "FollowerProgress") -> bool:
         return progress.is_caught_up(self._log_end_offset, self._now_ms, self._config.replica_lag_time_max_ms)
 
-    def _is_live(self, node: NodeId, progress: FollowerProgress) -> bool:
+    def _is_live(self, node: NodeId, progress: "FollowerProgress") -> bool:
         return progress.broker_epoch is not None and self._broker_epochs.get(node) == progress.broker_epoch
 
     def _may_join(self, node: NodeId, high_watermark: Offset) -> bool:
@@ -256,3 +255,136 @@ class LeaderReplica:
                 partition_epoch=self._isr.membership.partition_epoch,
             )
         ]
+
+
+class FollowerProgress:
+    """How far one follower has come, and when it last had everything, as its leader knows it.
+
+    Holds for one leader epoch and one incarnation of the follower: within both, a matching log only grows.
+    """
+
+    __slots__ = ("_caught_up_ms", "_last_fetch_ms", "_log_end_at_last_fetch", "broker_epoch", "fetch_offset")
+
+    def __init__(self, *, caught_up_ms: int) -> None:
+        self.broker_epoch: BrokerEpoch | None = None
+        #: None until the follower has fetched: it may have anything or nothing.
+        self.fetch_offset: Offset | None = None
+        self._caught_up_ms = caught_up_ms
+        self._last_fetch_ms = NEVER_MS
+        self._log_end_at_last_fetch: Offset | None = None
+
+    def fetched(self, broker_epoch: BrokerEpoch, fetch_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
+        if self.broker_epoch is not None and broker_epoch < self.broker_epoch:
+            return
+        if self.broker_epoch is not None and broker_epoch > self.broker_epoch:
+            self.forget()
+        self.broker_epoch = broker_epoch
+        if self.fetch_offset is not None and fetch_offset < self.fetch_offset:
+            return  # A request that was overtaken on its way.
+        self._note_caught_up(fetch_offset, log_end_offset, now_ms)
+        self.fetch_offset = fetch_offset
+        self._last_fetch_ms = now_ms
+        self._log_end_at_last_fetch = log_end_offset
+
+    def log_grew(self, old_end_offset: Offset, now_ms: int) -> None:
+        """The leader appends: who had everything until now has not been lagging before."""
+        if self.fetch_offset == old_end_offset:
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
+
+    def forget(self) -> None:
+        """The follower was restarted: what its last life had on disk, this one may not have."""
+        self.broker_epoch = None
+        self.fetch_offset = None
+        self._caught_up_ms = NEVER_MS
+        self._last_fetch_ms = NEVER_MS
+        self._log_end_at_last_fetch = None
+
+    def is_caught_up(self, log_end_offset: Offset, now_ms: int, lag_time_max_ms: int) -> bool:
+        """A follower that stands at the log end has nothing to fetch, so silence does not make it lag."""
+        return self.fetch_offset == log_end_offset or now_ms - self._caught_up_ms <= lag_time_max_ms
+
+    def _note_caught_up(self, fetch_offset: Offset, log_end_offset: Offset, now_ms: int) -> None:
+        if fetch_offset >= log_end_offset:
+            self._caught_up_ms = max(self._caught_up_ms, now_ms)
+        elif self._log_end_at_last_fetch is not None and fetch_offset >= self._log_end_at_last_fetch:
+            # Under a steady load it never stands at the end, yet it has all that there was when it last asked.
+            self._caught_up_ms = max(self._caught_up_ms, self._last_fetch_ms)
+
+
+class IsrChanges:
+    """The in-sync replicas of a partition: what is committed, and what may be committed already without us knowing.
+
+    The controller accepts a proposal only at the partition epoch it was made from, so any newer committed membership
+    ends all proposals made before it. Until then, whoever an unrefused proposal would add counts as in sync: it may be
+    elected.
+    """
+
+    def __init__(self, membership: PartitionMembership) -> None:
+        self.membership = membership
+        self._proposals = 0
+        #: At most one: the next is made from what this one leads to.
+        self._in_flight: frozenset[NodeId] | None = None
+        #: Of attempts that got no answer: such an attempt may still be on its way to the controller.
+        self._possible: frozenset[NodeId] = frozenset()
+        #: The controller is ahead of us; nothing we propose would be accepted.
+        self._awaits_membership = False
+
+    @property
+    def maximal(self) -> frozenset[NodeId]:
+        """Everybody who may be elected leader next, so everybody whom the high watermark must wait for."""
+        return self.membership.isr | self._possible | (self._in_flight or frozenset())
+
+    @property
+    def possible(self) -> frozenset[NodeId]:
+        """Who is not in sync as far as we know, but may be by an attempt that got no answer."""
+        return self._possible - self.membership.isr
+
+    @property
+    def may_propose(self) -> bool:
+        return self._in_flight is None and not self._awaits_membership
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Some attempt got no answer: only a newer partition epoch makes sure that it never comes into force."""
+        return bool(self._possible)
+
+    def propose(self, isr: frozenset[NodeId]) -> int:
+        self._in_flight = isr
+        self._proposals += 1
+        return self._proposals
+
+    def commit(self, membership: PartitionMembership) -> bool:
+        """Take over a committed membership; False if it is no news."""
+        if membership.partition_epoch <= self.membership.partition_epoch:
+            return False
+        self.membership = membership
+        self._in_flight = None
+        self._possible = frozenset()
+        self._awaits_membership = False
+        return True
+
+    def refused(self, number: int) -> None:
+        if self._is_in_flight(number):
+            self._in_flight = None
+
+    def unanswered(self, number: int) -> None:
+        if self._is_in_flight(number):
+            self._possible |= self._in_flight or frozenset()
+            self._in_flight = None
+
+    def outdated(self, number: int) -> None:
+        if self._is_in_flight(number):
+            # What is newer at the controller may be an earlier attempt of ours, so this one must not be dropped.
+            self.unanswered(number)
+            self._awaits_membership = True
+
+    def _is_in_flight(self, number: int) -> bool:
+        return self._in_flight is not None and number == self._proposals
+
+
+def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
+    """Whether enough replicas are in sync for ``acks=all`` is asked of this number, by leaders and by tools.
+
+    A topic with fewer replicas than ``min.insync.replicas`` needs them all, and no more.
+    """
+    return min(min_insync_replicas, replica_count)

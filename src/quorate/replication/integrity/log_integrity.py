@@ -14,7 +14,8 @@ from quorate.kernel.conditions import Condition, Conditions
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, Offset
 from quorate.kernel.ports import Disk
-from quorate.replication.integrity.replacements import AskReplica, Replacements
+from quorate.kernel.tasks import TaskScope
+from quorate.replication.integrity.other_replicas import AskReplica, Replacements
 from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.storage.damage import DamagedRange
@@ -53,11 +54,11 @@ class LogIntegrity:
         self._conditions = conditions
         self._loop = loop
         self._executor = executor
-        self._on_failure = on_failure
+        self._tasks = TaskScope(loop, on_failure)
         #: Readers who wait for a segment.
         self._waiting: dict[_Key, asyncio.Future[None]] = {}
         self._wanted: dict[Partition, dict[Offset, None]] = {}
-        self._tasks: dict[Partition, asyncio.Task[None]] = {}
+        self._looked_after: set[Partition] = set()
         self._retries: dict[Partition, asyncio.TimerHandle] = {}
         self._stopped = False
         #: Since the start of the node.
@@ -79,11 +80,7 @@ class LogIntegrity:
         self._stopped = True
         for timer in self._retries.values():
             timer.cancel()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.close()
         for waiting in self._waiting.values():
             waiting.cancel()
 
@@ -103,13 +100,19 @@ class LogIntegrity:
             return
         self._waiting[partition, base_offset] = self._loop.create_future()
         self._wanted.setdefault(partition, {})[base_offset] = None
-        if partition not in self._tasks:
-            task = self._loop.create_task(self._look_after(partition))
-            self._tasks[partition] = task
-            task.add_done_callback(lambda done: self._ended(partition, done))
+        if partition not in self._looked_after:
+            self._looked_after.add(partition)
+            self._tasks.spawn(self._look_after(partition))
 
     async def _look_after(self, partition: Partition) -> None:
-        wanted = self._wanted[partition]
+        try:
+            await self._settle_all(partition, self._wanted[partition])
+        finally:
+            self._looked_after.discard(partition)
+            for base_offset in self._wanted.pop(partition, {}):
+                self._release(partition, base_offset)
+
+    async def _settle_all(self, partition: Partition, wanted: dict[Offset, None]) -> None:
         while wanted and partition.failure is None:
             base_offset = next(iter(wanted))
             try:
@@ -122,13 +125,6 @@ class LogIntegrity:
                 self._release(partition, base_offset)
                 if partition.failure is None and not self._stopped:
                     partition.looked_after()
-
-    def _ended(self, partition: Partition, task: "asyncio.Task[None]") -> None:
-        del self._tasks[partition]
-        for base_offset in self._wanted.pop(partition, {}):
-            self._release(partition, base_offset)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     def _release(self, partition: Partition, base_offset: Offset) -> None:
         waiting = self._waiting.pop((partition, base_offset), None)

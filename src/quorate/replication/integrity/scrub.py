@@ -15,6 +15,7 @@ import msgspec
 from quorate.kernel.conditions import Condition, Conditions, Severity
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ports import Clock, Disk
+from quorate.kernel.tasks import TaskScope
 from quorate.replication.integrity.log_integrity import LogIntegrity
 from quorate.replication.partition import Partition
 from quorate.replication.partitions import Partitions
@@ -58,24 +59,16 @@ class Scrub:
         self._clock = clock
         self._loop = loop
         self._executor = executor
-        self._on_failure = on_failure
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = TaskScope(loop, on_failure)
         self._total_bytes = 0
         self._checked_bytes = 0
         self._last_pass = "no pass is complete yet"
 
     def start(self) -> None:
-        self._task = self._loop.create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._tasks.spawn(self._run())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        await self._tasks.close()
 
     async def _run(self) -> None:
         await asyncio.sleep(_FIRST_PASS_AFTER_S)

@@ -1,14 +1,20 @@
-"""What a node asks of another replica to repair its own, and what that answers."""
+"""Reads of a range that is damaged elsewhere: what a node asks of another replica, its answer, and who serves it."""
 
+import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - an exception, whatever the standard library calls it
 from uuid import UUID
 
 import msgspec
 
-from quorate.kernel.errors import ErrorCode
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
+from quorate.replication.integrity.sound_reads import when_sound
+from quorate.replication.partitions import Partitions
+from quorate.storage.reading import LogSlice
 from quorate.transport.peers.errors import PeerProtocolError
 
 
@@ -21,6 +27,8 @@ class ReadRange(msgspec.Struct, frozen=True, array_like=True):
     end_offset: int
 
 
+_MAX_BYTES = 1 << 20
+_AT_A_TIME = 2
 _ERROR_CODE = Struct(">h")
 _ERROR_CODES = frozenset(ErrorCode)
 _encoder = msgspec.msgpack.Encoder()
@@ -56,3 +64,36 @@ def decode_answer(payload: memoryview) -> tuple[ErrorCode, bytes]:
     if code not in _ERROR_CODES:
         raise PeerProtocolError("malformed answer to a read of a range: there is no such error")
     return ErrorCode(code), bytes(payload[_ERROR_CODE.size :])
+
+
+class RangeServer:
+    """Gives other nodes what is sound here of a range that is damaged there."""
+
+    def __init__(self, partitions: Partitions, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._partitions = partitions
+        self._loop = loop
+        self._executor = executor
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def serve(self, payload: Buffer) -> Sequence[Buffer]:
+        request = decode_request(payload)
+        async with self._turns:
+            try:
+                piece = await self._find(request)
+            except KafkaError as error:
+                return encode_answer(error.code)
+            return encode_answer(ErrorCode.NONE, await self._loop.run_in_executor(self._executor, piece.read))
+
+    async def _find(self, request: ReadRange) -> LogSlice:
+        partition = self._partitions.replica_by_id(request.topic_id, request.partition)
+        log = partition.log
+        return await when_sound(
+            partition,
+            lambda: log.read(
+                Offset(request.first_offset),
+                max_bytes=_MAX_BYTES,
+                up_to_offset=min(Offset(request.end_offset), log.log_end_offset),
+                minimum_one_batch=True,
+            ),
+            waits_for_repair=False,
+        )

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.replication.integrity.messages import (
+from quorate.replication.integrity.range_reads import (
     ReadRange,
     decode_answer,
     decode_request,
