@@ -1,16 +1,24 @@
-"""The map of the house, ``make map``: its rooms, the doors between them, and the figures of a walk through it."""
+"""The map of the house, ``make map``: its rooms, the doors between them, the figures of the whole, and its walks.
+
+A walk is a block of docs/architecture.md that names every function on somebody's way through the code: a line for each
+hop. The fewer files it leads through, the easier it is to follow.
+"""
 
 import ast
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SRC = Path(__file__).resolve().parent.parent / "src"
+_ROOT = Path(__file__).resolve().parent.parent
+SRC = _ROOT / "src"
+ARCHITECTURE = _ROOT / "docs" / "architecture.md"
 PACKAGE = "quorate"
 GENERATED = f"{PACKAGE}.protocol.messages."
 _LONGEST_DOORS = 15
+_WALK = re.compile(r"^```walk (?P<name>[\w-]+)\n(?P<hops>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ def main() -> None:
     _print_rooms(modules)
     _print_doors(modules)
     _print_figures(modules)
+    _print_walks(ARCHITECTURE.read_text())
 
 
 def read_modules(src: Path) -> dict[str, Module]:
@@ -87,14 +96,17 @@ def _imports(tree: ast.Module, known: set[str]) -> Iterator[str]:
 
 
 def _print_rooms(modules: dict[str, Module]) -> None:
-    print(f"{'room':32} {'files':>5} {'lines':>7} {'code':>7}")
+    """``single`` are the modules that exactly one other one imports."""
+    print(f"{'room':32} {'files':>5} {'lines':>7} {'code':>7} {'single':>7}")
+    single = {module.name for module in with_one_importer(modules)}
     rooms = defaultdict(list)
     for module in modules.values():
         rooms[module.room].append(module)
     for room, inside in sorted(rooms.items()):
         lines = sum(module.line_count for module in inside)
         code = sum(module.code_line_count for module in inside)
-        print(f"{room:32} {len(inside):5} {lines:7,} {code:7,}")
+        alone = sum(module.name in single for module in inside)
+        print(f"{room:32} {len(inside):5} {lines:7,} {code:7,} {alone:7}")
     print()
 
 
@@ -115,12 +127,11 @@ def _print_figures(modules: dict[str, Module]) -> None:
     rooms_apart = [module for module in modules.values() if module.line_count > 1 or not module.is_package]
     lengths = [module.line_count for module in rooms_apart if not module.is_package]
     functions = sorted(length for module in modules.values() for length in module.function_lengths)
-    importers = Counter(imported for module in modules.values() for imported in module.imports)
     cycle = max(import_cycles(modules), key=len, default=())
     repeated = {name: count for name, count in _class_name_counts(modules).items() if count > 1}
     for label, figure in (
         ("modules", len(lengths)),
-        ("modules with exactly one importer", sum(importers[m.name] == 1 for m in rooms_apart if not m.is_package)),
+        ("modules with exactly one importer", len(with_one_importer(modules))),
         ("median length of a module", round(statistics.median(lengths))),
         ("longest module", max(lengths)),
         ("modules under 30 lines", sum(length < 30 for length in lengths)),
@@ -131,6 +142,20 @@ def _print_figures(modules: dict[str, Module]) -> None:
         print(f"{label:40} {figure}")
     print(f"  cycle: {', '.join(sorted(cycle)) or 'none'}")
     print(f"  repeated: {', '.join(f'{name} x{count}' for name, count in sorted(repeated.items())) or 'none'}")
+
+
+def with_one_importer(modules: dict[str, Module]) -> list[Module]:
+    importers = Counter(imported for module in modules.values() for imported in module.imports)
+    return [module for module in modules.values() if importers[module.name] == 1 and not module.is_package]
+
+
+def _print_walks(page: str) -> None:
+    walks = list(_WALK.finditer(page))
+    if walks:
+        print("\nwalks of docs/architecture.md: files, hops")
+    for walk in walks:
+        modules = [line.split(":")[0] for line in walk["hops"].splitlines() if line]
+        print(f"  {walk['name']:38} {len(set(modules)):2}, {len(modules):2}")
 
 
 def _quantiles(lengths: list[int]) -> str:
