@@ -1,4 +1,4 @@
-"""``quorate cluster doctor``: ask every node what it believes, try it, and name every disagreement."""
+"""``quorate cluster doctor``: ask every node what it says, try it, and name every disagreement."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def doctor(  # noqa: PLR0917 - typer calls it by name
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two examinations of --watch.")] = 5.0,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Ask every node what it believes, try the claims, name every disagreement. Exit status 0 means no error.
+    """Ask every node what it says, try the claims, name every disagreement. Exit status 0 means no error.
 
     Works on any Kafka cluster. Nothing is written.
     """

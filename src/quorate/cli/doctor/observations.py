@@ -40,7 +40,7 @@ class QuorumClaim(msgspec.Struct, frozen=True):
 
 
 class NodeAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """What one node believes."""
+    """What one node says."""
 
     node: LiveBroker
     metadata: ClusterMetadata
