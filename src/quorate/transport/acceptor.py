@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from quorate.transport.connection import ServerConnection
-from quorate.transport.connection_quotas import RESERVED, ConnectionQuotas, RefusedConnections, Verdict
+from quorate.transport.connection_quotas import RESERVED, Admission, ConnectionQuotas, RefusedConnections
 
 logger = logging.getLogger(__name__)
 
@@ -110,18 +110,18 @@ class Acceptor:
             self._refuse(accepted, "no descriptor is left for it")
             self._on_crowded()
             return
-        verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=accepted.is_local)
-        if verdict is Verdict.ADMIT_RESERVED and not self._make_room_in_reserve():
-            verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
-        if verdict is Verdict.ADMIT and self._waiting:
-            verdict = Verdict.WAIT  # Behind those that came before.
-        if verdict is Verdict.REFUSE or (verdict is Verdict.WAIT and len(self._waiting) >= _MAX_WAITING):
+        admission, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=accepted.is_local)
+        if admission is Admission.ADMIT_RESERVED and not self._make_room_in_reserve():
+            admission, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
+        if admission is Admission.ADMIT and self._waiting:
+            admission = Admission.WAIT  # Behind those that came before.
+        if admission is Admission.REFUSE or (admission is Admission.WAIT and len(self._waiting) >= _MAX_WAITING):
             self._refuse(accepted, reason or "max.connections")
-        elif verdict is Verdict.WAIT:
+        elif admission is Admission.WAIT:
             self._waiting.append(accepted)
             self._look_later()
         else:
-            self._admit(accepted, is_reserved=verdict is Verdict.ADMIT_RESERVED)
+            self._admit(accepted, is_reserved=admission is Admission.ADMIT_RESERVED)
 
     def _admit(self, accepted: "_Accepted", *, is_reserved: bool) -> None:
         connection = self._make_connection()
@@ -144,11 +144,11 @@ class Acceptor:
     def _admit_waiting(self) -> None:
         while self._waiting:
             accepted = self._waiting[0]
-            verdict, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
-            if verdict is Verdict.WAIT:
+            admission, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
+            if admission is Admission.WAIT:
                 break
             self._waiting.popleft()
-            if verdict is Verdict.ADMIT:
+            if admission is Admission.ADMIT:
                 self._admit(accepted, is_reserved=False)
             else:
                 self._refuse(accepted, reason)

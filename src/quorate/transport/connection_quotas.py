@@ -24,7 +24,9 @@ class ConnectionCaps(msgspec.Struct, frozen=True, kw_only=True):
     max_per_second: int = _NO_LIMIT
 
 
-class Verdict(Enum):
+class Admission(Enum):
+    """What becomes of a connection that has just come in."""
+
     ADMIT = "admit"
     #: One of those that are kept for clients on this machine.
     ADMIT_RESERVED = "admit reserved"
@@ -50,19 +52,19 @@ class ConnectionQuotas:
         kept = 0 if is_local else min(RESERVED, self._descriptors // 4)
         return self._open + waiting >= self._descriptors - kept
 
-    def judge(self, address: str, now_s: float, *, is_local: bool) -> tuple[Verdict, str]:
+    def judge(self, address: str, now_s: float, *, is_local: bool) -> tuple[Admission, str]:
         """What to do with a connection, and the config that is the reason where it is not to be taken as any other."""
         caps = self._caps()
         if self._by_address[address] >= caps.per_address.get(address, caps.max_per_address):
             name = "max.connections.per.ip" + (".overrides" if address in caps.per_address else "")
-            return (Verdict.ADMIT_RESERVED if is_local else Verdict.REFUSE), name
+            return (Admission.ADMIT_RESERVED if is_local else Admission.REFUSE), name
         if self._open >= caps.max_connections:
             reason = "max.connections"
         elif not self._is_earned(caps.max_per_second, now_s):
             reason = "max.connection.creation.rate"
         else:
-            return Verdict.ADMIT, ""
-        return (Verdict.ADMIT_RESERVED if is_local else Verdict.WAIT), reason
+            return Admission.ADMIT, ""
+        return (Admission.ADMIT_RESERVED if is_local else Admission.WAIT), reason
 
     def opened(self, address: str) -> None:
         self._allowance = max(0.0, self._allowance - 1)
