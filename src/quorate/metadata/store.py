@@ -1,25 +1,22 @@
 """The node's view of the metadata: the image that everybody reads, and the way to change it.
 
-Readers take ``image``: a local read, always. It changes only after the records behind the change are committed. A
-subclass decides how: in memory here, for tests; by the quorum in ``quorum.metadata_store``.
+Readers take ``image``: a local read, always. It changes only after the records behind the change are committed, which
+the subclass sees to: ``quorum.metadata_store``, by the quorum.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from quorate.kernel.errors import KafkaError
-from quorate.kernel.ids import Offset, PartitionIndex, PartitionLeader, QuorumLeader, TopicName
+from quorate.kernel.ids import Offset, PartitionIndex, PartitionLeader, TopicName
 from quorate.metadata.core.commands import Command
-from quorate.metadata.core.controller import Controller
-from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.decisions import Answer, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.core.records import AnyRecord
 
 Listener = Callable[[MetadataImage, Delta], None]
 #: Topic, partition, and its new leader; None where it has none.
 LeadershipListener = Callable[[TopicName, PartitionIndex, PartitionLeader | None], None]
-Outcomes = list[Answer | KafkaError]
 
 
 class MetadataStore(ABC):
@@ -67,45 +64,3 @@ class MetadataStore(ABC):
         if delta is not None:
             for listener in self._listeners:
                 listener(image, delta)
-
-
-class InMemoryMetadataStore(MetadataStore):
-    """Commits at once and stores nothing: for tests."""
-
-    def __init__(self, controller: Controller, image: MetadataImage) -> None:
-        super().__init__(image)
-        self._controller = controller
-        self._turn = asyncio.Lock()
-
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
-        async with self._turn:
-            outcomes, records = decide_all(self._controller, self.image, commands)
-            if records and not validate_only:
-                self.replay(records, Offset(self.image.version + 1))
-            return outcomes
-
-    async def is_current(self) -> bool:
-        return True
-
-
-def decide_all(
-    controller: Controller,
-    image: MetadataImage,
-    commands: Sequence[Command],
-    quorum_leader: QuorumLeader | None = None,
-) -> tuple[Outcomes, list[AnyRecord]]:
-    """Decide each command on top of those before it."""
-    draft = image
-    outcomes: Outcomes = []
-    records: list[AnyRecord] = []
-    for number, command in enumerate(commands, 1):
-        try:
-            decision = controller.decide(draft, command, quorum_leader=quorum_leader)
-        except KafkaError as error:
-            outcomes.append(error)
-            continue
-        outcomes.append(decision)
-        records.extend(decision.records)
-        if decision.records and number < len(commands):
-            draft, _ = draft.replay(decision.records, draft.version)
-    return outcomes, records

@@ -14,8 +14,9 @@ import msgspec
 from quorate.kernel.ids import Offset, QuorumLeader, Term
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.controller import Controller, cost_of
+from quorate.metadata.core.decisions import Outcomes
 from quorate.metadata.core.records import AnyRecord
-from quorate.metadata.store import MetadataStore, Outcomes, decide_all
+from quorate.metadata.store import MetadataStore
 from quorate.quorum.entry_payload import encode_records
 from quorate.quorum.errors import NotQuorumLeader
 
@@ -111,9 +112,9 @@ class ActiveController:
         """Nobody else proposes records, so that the image stays as it is until these are proposed."""
         image = self._store.image
         if cost_of(image, commands) <= DECIDED_AT_ONCE:
-            return decide_all(self._controller, image, commands, self.leadership)
+            return self._controller.decide_all(image, commands, self.leadership)
         return await self._loop.run_in_executor(
-            self._executor, decide_all, self._controller, image, commands, self.leadership
+            self._executor, self._controller.decide_all, image, commands, self.leadership
         )
 
     def _refuse_queue(self) -> None:

@@ -17,11 +17,11 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
-from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.decisions import Answer, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage, difference
 from quorate.metadata.core.records import AnyRecord, TopicDeleted
 from quorate.metadata.core.snapshot import decode_image, encode_image
-from quorate.metadata.store import MetadataStore, Outcomes
+from quorate.metadata.store import MetadataStore
 from quorate.quorum.core.entries import Entry, EntryKind, Snapshot
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
 from quorate.quorum.entry_payload import decode_records

@@ -7,8 +7,9 @@ import pytest
 
 from quorate.coordination.coordinator import confirmed
 from quorate.metadata.core.commands import Command
+from quorate.metadata.core.decisions import Outcomes
 from quorate.metadata.core.image import MetadataImage
-from quorate.metadata.store import MetadataStore, Outcomes
+from quorate.metadata.store import MetadataStore
 
 
 class Runner:

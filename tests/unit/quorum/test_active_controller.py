@@ -11,11 +11,11 @@ from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import MetadataImage
-from quorate.metadata.store import InMemoryMetadataStore
 from quorate.quorum.active_controller import DECIDED_AT_ONCE, ActiveController
 from quorate.quorum.entry_payload import decode_records
 from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from tests.simulation.simulated_node import QueuedExecutor
+from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
 
 TERM = Term(4)
 

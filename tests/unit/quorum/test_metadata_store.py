@@ -17,7 +17,6 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.decisions import Answer
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.metadata.store import decide_all
 from quorate.quorum.core.entries import Entry, EntryKind, Snapshot, SnapshotMeta
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Submit, Submitted
 from quorate.quorum.core.membership import Membership
@@ -45,7 +44,7 @@ class Leader:
         self.holds_its_log = False
 
     def decide(self, commands: Sequence[c.Command]) -> Submitted:
-        outcomes, records = decide_all(self._controller, self.image, commands)
+        outcomes, records = self._controller.decide_all(self.image, commands)
         if records:
             offset = self.image.version
             self.image, _ = self.image.replay(records, Offset(offset + 1))

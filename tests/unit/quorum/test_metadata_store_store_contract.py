@@ -15,9 +15,10 @@ from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.metadata.store import InMemoryMetadataStore, MetadataStore
+from quorate.metadata.store import MetadataStore
 from tests.simulation.world.served_node import start
 from tests.simulation.world.world import World
+from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
 from tests.unit.quorum.leading_node import LeadingNode
 from tests.unit.quorum.quorum_disk import new_disk
 

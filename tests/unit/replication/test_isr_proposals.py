@@ -9,9 +9,9 @@ import pytest
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
 from quorate.metadata.core.commands import AlterIsr, Command, IsrMember
-from quorate.metadata.core.decisions import Answer, PartitionOutcome
+from quorate.metadata.core.decisions import Answer, Outcomes, PartitionOutcome
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
-from quorate.metadata.store import MetadataStore, Outcomes
+from quorate.metadata.store import MetadataStore
 from quorate.replication import replication
 from quorate.replication.core.leader_events import (
     IsrChangeOutdated,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 from uuid import UUID
 
+from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import ProducerId, QuorumLeader, new_cluster_id
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
@@ -21,7 +22,7 @@ from quorate.metadata.core.brokers import (
 )
 from quorate.metadata.core.client_quotas import decide_client_quota
 from quorate.metadata.core.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
-from quorate.metadata.core.decisions import Decision
+from quorate.metadata.core.decisions import Decision, Outcomes
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.elections import ElectionRules, decide_elections
 from quorate.metadata.core.image import MetadataImage
@@ -90,6 +91,25 @@ class Controller:
                 return decide_rebalance(image, rules, command)
             case _:
                 return self._decide_contents(image, rules, command)
+
+    def decide_all(
+        self, image: MetadataImage, commands: Sequence[c.Command], quorum_leader: QuorumLeader | None = None
+    ) -> tuple[Outcomes, list[r.AnyRecord]]:
+        """Decide each command on top of those before it."""
+        draft = image
+        outcomes: Outcomes = []
+        records: list[r.AnyRecord] = []
+        for number, command in enumerate(commands, 1):
+            try:
+                decision = self.decide(draft, command, quorum_leader=quorum_leader)
+            except KafkaError as error:
+                outcomes.append(error)
+                continue
+            outcomes.append(decision)
+            records.extend(decision.records)
+            if decision.records and number < len(commands):
+                draft, _ = draft.replay(decision.records, draft.version)
+        return outcomes, records
 
     def _decide_contents(self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand") -> Decision:
         """Commands about the cluster's contents, not its nodes."""

@@ -39,6 +39,10 @@ class Decision(Answer, frozen=True, kw_only=True):
     records: tuple[AnyRecord, ...] = ()
 
 
+#: Of each of several commands, in their order.
+Outcomes = list[Answer | KafkaError]
+
+
 def succeeded(name: TopicIdPartition, state: PartitionState) -> PartitionOutcome:
     return PartitionOutcome(topic=name.topic, partition=name.partition, topic_id=name.topic_id, state=state)
 
