@@ -42,6 +42,27 @@ def test_the_failure_of_a_task_goes_to_the_handler_of_its_scope() -> None:
     run(scenario)
 
 
+def test_tasks_are_cancelled_in_the_order_in_which_they_were_started() -> None:
+    async def scenario(loop: asyncio.AbstractEventLoop) -> None:
+        cancelled: list[int] = []
+        scope = TaskScope(loop, lambda error: None)
+
+        async def wait(number: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(number)
+
+        for number in range(50):
+            scope.spawn(wait(number))
+        await settle()
+        await scope.close()
+
+        assert cancelled == list(range(50))
+
+    run(scenario)
+
+
 def test_being_cancelled_is_no_failure_and_a_closed_scope_has_no_tasks() -> None:
     async def scenario(loop: asyncio.AbstractEventLoop) -> None:
         failures: list[Exception] = []
