@@ -15,6 +15,9 @@ from typing import Any
 #: As shells have it for a command that Ctrl-C ended.
 INTERRUPTED_STATUS = 130
 
+#: After which a stop that Python has swallowed is raised again.
+_AGAIN_S = 0.05
+
 _Handler = Callable[[int, Any], Any] | int | None
 
 
@@ -37,6 +40,7 @@ def _end(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of
 @contextmanager
 def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iterator[None]:
     """A stop ends the command with the status when the block has ended; the explanation says what it means."""
+    previous_hook = sys.unraisablehook
     previous = raise_when_stopped()
     try:
         yield
@@ -47,6 +51,7 @@ def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iter
             print(f"quorate: stopped; {explanation}", file=sys.stderr, flush=True)
         raise typer.Exit(status) from None
     finally:
+        sys.unraisablehook = previous_hook
         for number, handler in previous.items():
             signal.signal(number, handler)
 
@@ -64,7 +69,25 @@ def raise_when_stopped() -> dict[int, _Handler]:
         found[hung_up] = signal.getsignal(hung_up)
     for number in found:
         signal.signal(number, _interrupt)
+    _raise_again_what_is_swallowed()
     return found
+
+
+def _raise_again_what_is_swallowed() -> None:
+    """An exception in a finalizer or in the callback of a weak reference, as each import has one, ends nothing."""
+    if not hasattr(signal, "setitimer"):  # Not every system has it.
+        return
+
+    show = sys.unraisablehook
+
+    def raise_again(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            show(unraisable)
+
+    signal.signal(signal.SIGALRM, _interrupt)
+    sys.unraisablehook = raise_again
 
 
 def _interrupt(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a signal handler
