@@ -1,9 +1,15 @@
-"""Membership of a classic group, from joining to leaving.
+"""Members of groups, from joining to leaving.
+
+The classic protocol:
 
 - JoinGroup, versions 0 to 9: a member asks to be part of the next generation of its group.
 - SyncGroup, versions 0 to 5: the leader hands in the assignment, every member gets its share.
-- GroupHeartbeat, versions 0 to 4: a member says that it lives, and hears whether its group rebalances.
+- Heartbeat, versions 0 to 4: a member says that it lives, and hears whether its group rebalances.
 - LeaveGroup, versions 0 to 5: one member leaves, or (from 3 on) many of them in one request.
+
+The newer one (KIP-848):
+
+- ConsumerGroupHeartbeat, versions 0 to 1: a member of a consumer group joins, stays, gets partitions, or leaves.
 """
 
 from quorate.broker.api import Api
@@ -21,8 +27,16 @@ from quorate.coordination.groups.core.commands import (
     SyncGroup,
     SyncGroupResult,
 )
+from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat
+from quorate.coordination.groups.core.consumer.topics import AssignedPartition, Partitions, by_topic
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import GroupId, MemberId
+from quorate.kernel.ids import GroupId, MemberId, PartitionIndex, TopicId, TopicName
+from quorate.protocol.messages.consumer_group_heartbeat import Assignment as HeldAssignment
+from quorate.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
 from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from quorate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -33,10 +47,12 @@ _KNOWN_MEMBER_ID_FROM = 4
 _NULL_PROTOCOL_FROM = 7
 _SKIP_ASSIGNMENT_FROM = 9
 _MANY_MEMBERS_FROM = 3
+_UNCHANGED = -1
+_MEMBER_CHOOSES_ID_FROM = 1
 
 
 async def join_group(services: Services, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    command = _command(context, request)
+    command = _join_command(context, request)
     result = await services.groups.ask(command.group_id, command, JoinGroupResult)
     no_protocol = None if context.api_version >= _NULL_PROTOCOL_FROM else ""
     return JoinGroupResponse(
@@ -56,7 +72,7 @@ async def join_group(services: Services, context: RequestContext, request: JoinG
     )
 
 
-def _command(context: RequestContext, request: JoinGroupRequest) -> JoinGroup:
+def _join_command(context: RequestContext, request: JoinGroupRequest) -> JoinGroup:
     version = context.api_version
     return JoinGroup(
         group_id=GroupId(request.group_id),
@@ -145,7 +161,58 @@ async def _leave(
     return await services.groups.ask(command.group_id, command, LeaveGroupResult)
 
 
+async def consumer_group_heartbeat(
+    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    command = ConsumerGroupHeartbeat(
+        group_id=GroupId(request.group_id),
+        member_id=MemberId(request.member_id),
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=None if timeout_ms == _UNCHANGED else timeout_ms,
+        topics=None if names is None else frozenset(map(TopicName, names)),
+        pattern=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=_owned(request),
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+        chooses_member_id=context.api_version >= _MEMBER_CHOOSES_ID_FROM,
+    )
+    result = await services.groups.heartbeat(command)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=result.error,
+        error_message=result.message,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=None if result.assignment is None else _held(result.assignment),
+    )
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    if request.topic_partitions is None:
+        return None
+    return frozenset(
+        AssignedPartition(TopicId(topic.topic_id), PartitionIndex(index))
+        for topic in request.topic_partitions
+        for index in topic.partitions
+    )
+
+
+def _held(partitions: Partitions) -> HeldAssignment:
+    return HeldAssignment(
+        topic_partitions=[
+            ResponseTopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(partitions)
+        ]
+    )
+
+
 JOIN_GROUP = Api(request=JoinGroupRequest, min_version=0, max_version=9, handle=join_group, max_elements=10_000)
 SYNC_GROUP = Api(request=SyncGroupRequest, min_version=0, max_version=5, handle=sync_group, max_elements=10_000)
 HEARTBEAT = Api(request=HeartbeatRequest, min_version=0, max_version=4, handle=heartbeat)
 LEAVE_GROUP = Api(request=LeaveGroupRequest, min_version=0, max_version=5, handle=leave_group, max_elements=10_000)
+CONSUMER_GROUP_HEARTBEAT = Api(
+    request=ConsumerGroupHeartbeatRequest, min_version=0, max_version=1, handle=consumer_group_heartbeat
+)
