@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 
-from quorate.backup.spark.data_source.backup_planning import plan_backup
-from quorate.backup.spark.data_source.backup_reading import BackupTask, read_backup
+from quorate.backup.spark.data_source.backup_reading import BackupTask, plan_backup, read_backup
 from quorate.backup.spark.data_source.live_planning import plan_live
 from quorate.backup.spark.data_source.live_reading import LiveTask, read_live
 from quorate.backup.spark.data_source.options import parse_options

@@ -11,8 +11,8 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.objects.storage import open_storage
 from quorate.backup.restore.config import parse_restore_config
 from quorate.backup.restore.ledger import RestoreLedger, restores_location
-from quorate.backup.spark.restore_run import RestoreRun
-from quorate.backup.spark.restore_target import target_client_config
+from quorate.backup.spark.restore.restore_run import RestoreRun
+from quorate.backup.spark.restore.target import target_client_config
 from quorate.backup.spark.session.job import SparkDriver
 from quorate.backup.spark.session.settings import SparkSettings
 from quorate.backup.spark.session.spark_session import open_spark

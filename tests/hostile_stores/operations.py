@@ -16,15 +16,13 @@ from quorate.backup.restore.ledger import restores_below
 from quorate.backup.restore.offset_map import translate_group
 from quorate.backup.retention.compaction import merge_segments, plan_merges
 from quorate.backup.retention.holds import Hold
+from quorate.backup.retention.orphans import collect_orphans
 from quorate.backup.retention.prune import Pruner
 from quorate.backup.retention.prune_policy import PrunePolicy
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.spark.backup_inventory import take_inventory
-from quorate.backup.spark.data_source.backup_planning import plan_backup
-from quorate.backup.spark.data_source.backup_reading import read_backup
+from quorate.backup.spark.data_source.backup_reading import plan_backup, read_backup
 from quorate.backup.spark.data_source.options import BackupSource, parse_options
-from quorate.backup.spark.orphan_collection import collect_orphans
-from quorate.backup.spark.verification import DeepCheck
+from quorate.backup.spark.upkeep.verification import DeepCheck, take_inventory
 from quorate.cli.list_backups import list_backups
 from quorate.cli.spark_options import OutputFormat
 from quorate.cli.verify import verify

@@ -12,12 +12,12 @@ from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.config import RestoreSection, TimeWindow
 from quorate.backup.restore.offset_map import OffsetMap
+from quorate.backup.restore.outgoing import outgoing_from
 from quorate.backup.restore.plan import RestorePlan, plan_topic, spans_by_target
 from quorate.backup.restore.survey import PartitionSurvey
 from quorate.backup.restore.topics import SelectedTopic, select_topics
-from quorate.backup.spark.restore_run import assignments
-from quorate.backup.spark.restore_stream import outgoing_from
-from quorate.backup.spark.restore_survey_task import SurveyAnswer, SurveyRequest, SurveyTask
+from quorate.backup.spark.restore.preparation import SurveyAnswer, SurveyRequest, SurveyTask
+from quorate.backup.spark.restore.restore_run import assignments
 from quorate.kernel.ids import ProducerEpoch, ProducerId, TopicName
 
 MAX_BATCH_BYTES = 10_000

@@ -13,9 +13,8 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from quorate.backup.errors import StorageError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.objects.storage import StorageLocation, open_storage
-from quorate.backup.spark.backup_inventory import take_inventory
 from quorate.backup.spark.copy import copy_task
-from quorate.backup.spark.verification import verify_quickly
+from quorate.backup.spark.upkeep.verification import take_inventory, verify_quickly
 from quorate.kernel.errors import QuorateError
 from tests.backup_commands import BACKUP_ID, SMALL_RANGES, Backups, create_topics, produce, run_quorate
 from tests.integration.backup_storage import azurite, google_server, object_servers

@@ -6,10 +6,9 @@ import msgspec
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.config import parse_backup_config
-from quorate.backup.retention.maintenance import FAN_IN
-from quorate.backup.spark.continuous_maintenance import QuietWatcher as Nobody
-from quorate.backup.spark.continuous_maintenance import open_maintenance
 from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
+from quorate.backup.spark.upkeep.maintenance import FAN_IN, open_maintenance
+from quorate.backup.spark.upkeep.maintenance import QuietWatcher as Nobody
 from tests.backup_commands import Backups, consume, create_topics, produce
 from tests.peers.quorate_node import QuorateNode
 from tests.spark_session import InThisProcess, QuietWatcher

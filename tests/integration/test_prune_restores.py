@@ -12,8 +12,7 @@ from quorate.backup.restore.ledger import RestoreLedger, restores_below
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.retention.prune import Pruner, PruneReport
 from quorate.backup.retention.prune_policy import PrunePolicy
-from quorate.backup.spark.backup_inventory import take_inventory
-from quorate.backup.spark.verification import verify_quickly, without_pruned
+from quorate.backup.spark.upkeep.verification import take_inventory, verify_quickly, without_pruned
 from quorate.client.kafka_client import KafkaClient
 from tests.backup_commands import BACKUP_ID, Backups, consume, create_topics, produce
 from tests.peers.quorate_node import QuorateNode

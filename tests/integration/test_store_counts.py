@@ -7,8 +7,7 @@ import pytest
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.objects.storage import StorageLocation, open_storage
-from quorate.backup.spark.backup_inventory import Inventory, take_inventory
-from quorate.backup.spark.verification import verify_on_spark, verify_quickly
+from quorate.backup.spark.upkeep.verification import Inventory, take_inventory, verify_on_spark, verify_quickly
 from tests.integration.test_hostile_store import quorate
 from tests.spark_session import InThisProcess, QuietWatcher
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup

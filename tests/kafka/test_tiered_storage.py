@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from quorate.backup.spark.backup_inventory import take_inventory
 from quorate.backup.spark.copy.run_report import RunReport
-from quorate.backup.spark.verification import verify_on_spark
+from quorate.backup.spark.upkeep.verification import take_inventory, verify_on_spark
 from quorate.client.admin.configs import ConfigResource
 from quorate.client.admin.topics import NewTopic
 from quorate.client.config import ClientConfig

@@ -11,7 +11,7 @@ from quorate.backup.manifests.manifest import Isolation, Mode, RunSettings
 from quorate.backup.objects.names import is_safe_segment
 from quorate.backup.objects.storage import StorageLocation, parse_url
 from quorate.backup.planning.cluster_snapshot import TopicSelection
-from quorate.backup.retention.maintenance_policy import MaintenancePolicy
+from quorate.backup.retention.prune_policy import MaintenancePolicy
 from quorate.backup.segments.layout import FrameCodec
 from quorate.client.config import SecurityConfig
 

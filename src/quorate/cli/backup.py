@@ -20,9 +20,9 @@ from quorate.kernel.errors import QuorateError
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
     from quorate.backup.objects.storage import ObjectStorage
-    from quorate.backup.retention.maintenance import Maintenance
     from quorate.backup.spark.copy.run_report import RunReport
     from quorate.backup.spark.session.settings import SparkSettings
+    from quorate.backup.spark.upkeep.maintenance import Maintenance
 
 _HOUR_MS = 3_600_000
 _SHOWN_PROBLEMS = 20
@@ -120,7 +120,7 @@ class _Session:
         """The run is committed: what fails here is told, and is no failure of the run."""
         from quorate.backup.errors import BackupError
         from quorate.backup.objects.stored_documents import now_ms
-        from quorate.backup.spark.orphan_collection import collect_orphans
+        from quorate.backup.retention.orphans import collect_orphans
 
         try:
             deleted = collect_orphans(self._storage, self._catalog, now_ms=now_ms(), safe_age_ms=safe_age_ms)
@@ -135,7 +135,7 @@ class _Session:
     ) -> NoReturn:
         """Rounds without end. After a first good one, an outage is told and waited out."""
         from quorate.backup.errors import CommitConflict, RequirementFailed
-        from quorate.backup.spark.continuous_maintenance import open_maintenance
+        from quorate.backup.spark.upkeep.maintenance import open_maintenance
 
         self._check_storage()
         maintenance = open_maintenance(self._config, self._catalog, self._start_spark, self._display.say)
@@ -166,7 +166,7 @@ class _Session:
 
     def _maintain(self, maintenance: "Maintenance") -> None:
         from quorate.backup.objects.stored_documents import now_ms
-        from quorate.backup.spark.continuous_maintenance import QuietWatcher
+        from quorate.backup.spark.upkeep.maintenance import QuietWatcher
 
         done = maintenance.run_if_due(QuietWatcher(), now_ms=now_ms())
         if done is not None:

@@ -14,8 +14,8 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import parse_size
 
 if TYPE_CHECKING:
-    from quorate.backup.spark.compact_run import CompactReport
     from quorate.backup.spark.session.job import SparkDriver
+    from quorate.backup.spark.upkeep.compact_run import CompactReport
 
 
 def compact(  # noqa: PLR0917 - typer calls it by name
@@ -35,8 +35,8 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
     from quorate.backup.objects.storage import StorageLocation, open_storage
-    from quorate.backup.spark.compact_run import CompactRun
     from quorate.backup.spark.session.spark_session import open_spark
+    from quorate.backup.spark.upkeep.compact_run import CompactRun
 
     check_backup_id(backup_id)
     smallest_bytes = _size("--min-segment-bytes", min_segment_bytes)

@@ -80,7 +80,7 @@ class _Opened:
         from quorate.backup.manifests.catalog import ManifestCatalog
         from quorate.backup.objects.storage import open_storage
         from quorate.backup.restore.ledger import RestoreLedger, restores_location
-        from quorate.backup.spark.restore_groups import RestoreGroups
+        from quorate.backup.spark.restore.groups import RestoreGroups
 
         self._timeout_s = timeout_s
         self.config: RestoreConfig = read_restore_config(path)
@@ -92,7 +92,7 @@ class _Opened:
         self.groups: RestoreGroups = RestoreGroups(self.ledger, self.restore_id, self.plan, manifest)
 
     def client(self) -> "KafkaClient":
-        from quorate.backup.spark.restore_target import target_client_config
+        from quorate.backup.spark.restore.target import target_client_config
         from quorate.client.first_contact import require_answer
         from quorate.client.kafka_client import KafkaClient
 
@@ -113,7 +113,7 @@ class _Opened:
 
     def _newest(self) -> str:
         from quorate.backup.restore.ledger import settings_digest
-        from quorate.backup.spark.restore_target import RestoreTarget
+        from quorate.backup.spark.restore.target import RestoreTarget
 
         with self.client() as client:
             digest = settings_digest(self.config, RestoreTarget(client).cluster_id)

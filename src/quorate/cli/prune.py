@@ -146,7 +146,7 @@ class _BackupPrune:
         self._orphan_age_ms = orphan_age_ms
 
     def run(self, policy: "PrunePolicy", ignored_restores: list[str], *, is_dry: bool) -> "PruneReport":
-        from quorate.backup.spark.orphan_collection import collect_orphans
+        from quorate.backup.retention.orphans import collect_orphans
 
         if not self._catalog.numbers() and not self._catalog.marks() and not self._holds.decisions():
             raise QuorateError(f"there is no backup {self._catalog.backup_id} in {self._url}")

@@ -18,7 +18,7 @@ from quorate.cli.terminal import counted
 
 if TYPE_CHECKING:
     from quorate.backup.restore.config import RestoreConfig
-    from quorate.backup.spark.restore_run import RestoreReport, RestoreRun
+    from quorate.backup.spark.restore.restore_run import RestoreReport, RestoreRun
     from quorate.backup.spark.session.settings import SparkSettings
 
 
@@ -34,7 +34,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Write topics of a backup into a cluster, each record exactly once, also when it is killed and run again."""
-    from quorate.backup.spark.restore_target import target_client_config
+    from quorate.backup.spark.restore.target import target_client_config
     from quorate.client.first_contact import require_answer
 
     settings = read_restore_config(config)
@@ -62,8 +62,8 @@ def _open_run(
     from quorate.backup.manifests.catalog import ManifestCatalog
     from quorate.backup.objects.storage import open_storage
     from quorate.backup.restore.ledger import RestoreLedger, restores_location
-    from quorate.backup.spark.restore_run import RestoreRun
-    from quorate.backup.spark.restore_target import target_client_config
+    from quorate.backup.spark.restore.restore_run import RestoreRun
+    from quorate.backup.spark.restore.target import target_client_config
     from quorate.backup.spark.session.job import SparkDriver
     from quorate.backup.spark.session.spark_session import open_spark
 

@@ -13,9 +13,8 @@ from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
     from quorate.backup.objects.storage import StorageLocation
-    from quorate.backup.spark.backup_inventory import Inventory
     from quorate.backup.spark.session.settings import SparkSettings
-    from quorate.backup.spark.verification import VerificationReport
+    from quorate.backup.spark.upkeep.verification import Inventory, VerificationReport
 
 
 def verify(  # noqa: PLR0917 - typer calls it by name
@@ -39,8 +38,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.objects.storage import StorageLocation, open_storage
     from quorate.backup.restore.ledger import RestoreLedger, restores_below
     from quorate.backup.retention.holds import HoldLedger, holds_location
-    from quorate.backup.spark.backup_inventory import damages_beside, take_inventory
-    from quorate.backup.spark.verification import verify_quickly, without_pruned
+    from quorate.backup.spark.upkeep.verification import damages_beside, take_inventory, verify_quickly, without_pruned
 
     check_backup_id(backup_id)
     root = StorageLocation(storage, endpoint)
@@ -76,7 +74,7 @@ def _verify_deeply(
     settings: "SparkSettings",
 ) -> "VerificationReport":
     from quorate.backup.spark.session.spark_session import open_spark
-    from quorate.backup.spark.verification import pack_segments, verify_on_spark
+    from quorate.backup.spark.upkeep.verification import pack_segments, verify_on_spark
 
     display.phase("starting Spark")
     with open_spark(settings, f"quorate verify {inventory.backup_id}", display.say) as spark:

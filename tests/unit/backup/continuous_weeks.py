@@ -11,9 +11,9 @@ from quorate.backup.objects.storage import ObjectInfo
 from quorate.backup.restore.ledger import RestoreLedger
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
 from quorate.backup.retention.holds import HoldLedger
-from quorate.backup.retention.maintenance import FAN_IN, Maintained, Maintenance
-from quorate.backup.retention.maintenance_policy import MaintenancePolicy
 from quorate.backup.retention.prune import Pruner
+from quorate.backup.retention.prune_policy import MaintenancePolicy
+from quorate.backup.spark.upkeep.maintenance import FAN_IN, Maintained, Maintenance
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex
 from tests.unit.backup.backup_runs import BACKUP_ID
 from tests.unit.backup.batches import CLUSTER_ID, TOPIC, TOPIC_ID

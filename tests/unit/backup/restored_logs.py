@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
 from quorate.backup.objects.storage import ObjectStorage, StoredObject
 from quorate.backup.restore.batches import RecordRules
+from quorate.backup.restore.outgoing import PartitionAssignment, SourceSegments, batches_from, outgoing_from
 from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segments.reader import SegmentReader
-from quorate.backup.spark.restore_stream import PartitionAssignment, SourceSegments, batches_from, outgoing_from
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
 from quorate.records.batch import Compression, TimestampType
 from quorate.records.builder import build_batch

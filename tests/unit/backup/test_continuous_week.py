@@ -7,9 +7,9 @@ import pytest
 from quorate.backup.objects.names import checkpoint_number, manifest_number, pruned_range
 from quorate.backup.retention.compaction import plan_merges
 from quorate.backup.retention.holds import Hold
-from quorate.backup.retention.maintenance import MARK_AGE_MS
-from quorate.backup.retention.maintenance_policy import MaintenancePolicy
-from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.retention.prune_policy import MaintenancePolicy
+from quorate.backup.spark.upkeep.maintenance import MARK_AGE_MS
+from quorate.backup.spark.upkeep.verification import take_inventory
 from tests.unit.backup.continuous_weeks import ContinuousBackup
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.spark.native_scan import load_native_scan
+from quorate.backup.spark.data_source.row_reader import load_native_scan
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
 from quorate.records.batch import Compression, TimestampType, read_header

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from quorate.backup.errors import BackupError, CommitConflict, ManifestPruned, ObjectExists, StorageError
 from quorate.backup.manifests.delta import ManifestDelta
-from quorate.backup.manifests.document import KnownManifest, decode_document, encode_document
+from quorate.backup.manifests.document import KnownManifest, ManifestReader, decode_document, encode_document
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry, encode_manifest
-from quorate.backup.manifests.reader import ManifestReader
 from quorate.backup.manifests.rules import check_manifest
 from quorate.backup.objects.names import (
     MANIFESTS,

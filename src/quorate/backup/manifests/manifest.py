@@ -1,9 +1,9 @@
 """The manifest: everything that a backup holds, as one immutable JSON document.
 
 Manifests are numbered from 1 and never changed. The newest one is the backup; older ones tell its history, and the
-objects that they name stay. ``manifest_document`` stores one whole, or as a delta on the one before it. Per partition,
+objects that they name stay. ``document`` stores one whole, or as a delta on the one before it. Per partition,
 segments and gaps together cover ``start_offset`` up to ``end_offset`` without a hole and without overlap
-(``manifest_rules`` checks it before a manifest is written and after it is read).
+(``rules`` checks it before a manifest is written and after it is read).
 """
 
 from collections.abc import Iterator

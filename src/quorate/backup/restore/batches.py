@@ -8,12 +8,12 @@ order of the source, and the records inside them too, however they are cut.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
 from quorate.backup.objects.stored_documents import Count, StoredOffset
-from quorate.backup.restore.partitioning import partition_of
 from quorate.backup.segments.reader import StoredBatch
 from quorate.kernel.ids import NO_LEADER_EPOCH, Offset, PartitionIndex
 from quorate.kernel.ports import Buffer
@@ -37,6 +37,11 @@ from quorate.records.record import Record, iterate_keys, iterate_records
 
 _LEGACY_ATTRIBUTES_OFFSET: Final = 17
 _FIRST_OFFSET: Final = Offset(0)
+_SEED: Final = 0x9747B28C
+_MULTIPLIER: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_SIGN_MASK: Final = 0x7FFFFFFF
+_REMEMBERED_KEYS: Final = 65_536
 
 
 class RecordRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,3 +188,26 @@ def _encode(
     middle = len(records) // 2
     yield from _encode(target, records[:middle], codec, rules)
     yield from _encode(target, records[middle:], codec, rules)
+
+
+def partition_of(key: bytes | None, source_partition: int, partition_count: int) -> PartitionIndex:
+    """The same as every producer with the default partitioner gives; records without a key of one partition stay
+    together, and so in their order."""
+    if key is None:
+        return PartitionIndex(source_partition % partition_count)
+    return PartitionIndex((murmur2(key) & _SIGN_MASK) % partition_count)
+
+
+@lru_cache(_REMEMBERED_KEYS)
+def murmur2(data: bytes) -> int:
+    """MurmurHash2 of 32 bits, with the seed that Kafka's Java client uses; unsigned."""
+    digest = _SEED ^ len(data)
+    whole = len(data) & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
+        digest = digest * _MULTIPLIER & _MASK ^ word
+    if whole < len(data):
+        digest = (digest ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    digest = (digest ^ digest >> 13) * _MULTIPLIER & _MASK
+    return digest ^ digest >> 15

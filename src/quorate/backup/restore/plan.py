@@ -20,7 +20,7 @@ from quorate.backup.objects.stored_documents import (
     StoredProducerId,
     one_line,
 )
-from quorate.backup.restore.batches import Span
+from quorate.backup.restore.batches import RecordRules, Span
 from quorate.backup.restore.survey import PartitionSurvey
 from quorate.backup.restore.topics import SelectedTopic, lost_offsets, missing_partitions
 from quorate.backup.restore.transactions import ExcludedTransaction
@@ -104,6 +104,19 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int | None
     map_id: str  # Of the offset map that was made with this plan.
     topics: list[TargetTopic]
+
+    def rules(
+        self, topic: SelectedTopic | TargetTopic, source_partition: PartitionIndex, *, max_batch_bytes: int
+    ) -> RecordRules:
+        """Which records of a source partition are wanted: the same when it is surveyed and when it is written."""
+        return RecordRules(
+            source_partition=source_partition,
+            partition_count=topic.partition_count if topic.is_rehashed else None,
+            start_ms=self.start_ms,
+            end_ms=self.end_ms,
+            max_batch_bytes=max_batch_bytes,
+            keep_offsets=self.preserve_offsets,
+        )
 
     @property
     def record_count(self) -> int:

@@ -1,13 +1,14 @@
 """Objects that no manifest names: left by attempts that lost, runs that were killed, uploads cut short.
 
-List the objects before reading the manifests: then whatever a run commits in between is named in time.
+The objects are listed before the manifests are read: then whatever a run commits in between is named in time.
 """
 
 from collections.abc import Iterable, Iterator
 
+from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest
 from quorate.backup.objects.names import checkpoint_name, manifest_number, pruned_range, run_of
-from quorate.backup.objects.storage import ObjectInfo
+from quorate.backup.objects.storage import ObjectInfo, ObjectStorage
 
 
 def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -> list[ObjectInfo]:
@@ -34,3 +35,13 @@ def old_enough(orphans: Iterable[ObjectInfo], *, now_ms: int, safe_age_ms: int) 
     for objects in runs.values():
         if now_ms - max(each.modified_ms for each in objects) >= safe_age_ms:
             yield from objects
+
+
+def collect_orphans(storage: ObjectStorage, catalog: ManifestCatalog, *, now_ms: int, safe_age_ms: int) -> list[str]:
+    """Names of the deleted objects. Younger ones than ``safe_age_ms`` may be of a run that has yet to commit."""
+    objects = list(storage.objects())  # Before the manifests: see ``orphans``.
+    orphans = find_orphans(objects, catalog.history())
+    deleted = [each.name for each in old_enough(orphans, now_ms=now_ms, safe_age_ms=safe_age_ms)]
+    for name in deleted:
+        storage.delete(name)
+    return deleted

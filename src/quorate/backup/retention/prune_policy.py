@@ -1,10 +1,11 @@
-"""Which manifests a prune drops, and why the others stay.
+"""Which manifests a prune drops, and why the others stay; which ones a continuous backup drops by itself.
 
 Rules keep manifests by number or age. Beside them no prune drops the last complete copy of a topic: where a run was
 pointed at nothing, or got only a part, the copies before it stay however old they are.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,7 @@ _HOUR_MS = 3_600_000
 
 #: One life of a topic: what was deleted and made again holds other records.
 TopicLife = tuple[TopicName, TopicId]
+_MINUTES_PER_DAY: Final = 1440
 
 
 class PrunePolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,3 +201,20 @@ def _last_copy_of(topics: Sequence[str]) -> str:
 
 def _is_whole(topic: TopicEntry) -> bool:
     return len(topic.partitions) == topic.partition_count and all(each.is_complete for each in topic.partitions)
+
+
+class MaintenancePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    interval_ms: int | None = 600_000  # None: there is none.
+    keep_minutes: int = 10  # Every round of the last so many minutes stays,
+    keep_hourly: int = 24  # then one an hour,
+    keep_daily: int = 30  # and one a day.
+    compact_below_bytes: int = 8 * 1024 * 1024  # Objects smaller than this are merged.
+
+    @property
+    def prune_policy(self) -> PrunePolicy:
+        return PrunePolicy(
+            keep_days=self.keep_minutes / _MINUTES_PER_DAY,
+            keep_hourly=self.keep_hourly,
+            keep_daily=self.keep_daily,
+            only_rounds=True,
+        )

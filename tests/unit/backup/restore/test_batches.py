@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.restore.batches import as_produced, header_of, restored_batches, without_first
-from quorate.backup.restore.partitioning import murmur2, partition_of
+from quorate.backup.restore.batches import (
+    as_produced,
+    header_of,
+    murmur2,
+    partition_of,
+    restored_batches,
+    without_first,
+)
 from quorate.backup.segments.reader import StoredBatch
 from quorate.kernel.ids import Offset
 from quorate.records.batch import HEADER_SIZE_BYTES, Compression, TimestampType, read_header

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from quorate.backup.manifests.manifest import Manifest
+from quorate.backup.restore.checks import broker_defaults, retention_warnings
 from quorate.backup.restore.plan import RestorePlan, SourceShare, TargetPartition, TargetTopic
-from quorate.backup.restore.retention import broker_defaults, retention_warnings
 from quorate.kernel.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicName
 from tests.unit.backup.backup_runs import BACKUP_ID
 from tests.unit.backup.batches import PARTITION, TOPIC, TOPIC_ID

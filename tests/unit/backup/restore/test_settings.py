@@ -17,8 +17,7 @@ from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.restore.checks import ExistingTopic, group_refusals, replication_refusal, topic_refusals
 from quorate.backup.restore.config import RestoreConfig, RestoreSection, TimeWindow, parse_restore_config
 from quorate.backup.restore.ledger import settings_digest
-from quorate.backup.restore.topic_configs import change_when_restored, configs_while_restoring, final_configs
-from quorate.backup.restore.topics import select_topics
+from quorate.backup.restore.topics import change_when_restored, configs_while_restoring, final_configs, select_topics
 from quorate.kernel.ids import Offset, PartitionIndex, ProducerId, TopicId, TopicName
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID
 from tests.unit.backup.batches import TOPIC_ID

@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from quorate.backup.spark.data_source.table_formats import add_table_metadata, check_packages
 from quorate.backup.spark.session.job import QueryWatcher, SparkQueries
 from quorate.client.config import ClientConfig
 from quorate.kernel.errors import QuorateError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 _FINISHED: Final = "_SUCCESS"
 _OWN_PREFIXES: Final = ("_", ".", "part-", "topic=")
+_PACKAGES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_ICEBERG_TABLE: Final = "export.records"
 
 
 class TableFormat(StrEnum):
@@ -169,3 +171,45 @@ def _size_of(folder: Path | None) -> int | None:
     if folder is None or not folder.exists():
         return None
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+
+
+def check_packages(table_format: str) -> None:
+    package = _PACKAGES[table_format]
+    if find_spec(package) is None:
+        raise QuorateError(
+            f"export to {table_format} needs the package {package}: pip install 'quorate[{table_format}]'"
+        )
+
+
+def add_table_metadata(table_format: str, folder: Path, *, is_partitioned: bool) -> None:
+    """The last step: until it is done, a reader of the table sees none. Parquet alone needs no more."""
+    if table_format in _PACKAGES and next(folder.rglob("*.parquet"), None) is None:
+        raise QuorateError(f"there is no record to export, and a {table_format} table needs one")
+    match table_format:
+        case "delta":
+            _make_delta_table(folder, is_partitioned=is_partitioned)
+        case "iceberg":
+            _make_iceberg_table(folder)
+
+
+def _make_delta_table(folder: Path, *, is_partitioned: bool) -> None:
+    from deltalake import Field, Schema, convert_to_deltalake  # type: ignore[import-not-found, unused-ignore]
+
+    if is_partitioned:
+        topics = Schema([Field("topic", "string", nullable=True)])
+        convert_to_deltalake(str(folder), partition_by=topics, partition_strategy="hive")
+    else:
+        convert_to_deltalake(str(folder))
+
+
+def _make_iceberg_table(folder: Path) -> None:
+    """A catalog of its own beside the data, in one SQLite file."""
+    import pyarrow.parquet
+    from pyiceberg.catalog.sql import SqlCatalog  # type: ignore[import-not-found, unused-ignore]
+
+    files = sorted(str(path) for path in folder.rglob("*.parquet"))
+    catalog = SqlCatalog("export", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder.as_uri())
+    catalog.create_namespace("export")
+    schema = pyarrow.parquet.read_schema(files[0]).remove_metadata()
+    table = catalog.create_table(_ICEBERG_TABLE, schema=schema, location=folder.as_uri())
+    table.add_files([Path(file).as_uri() for file in files])

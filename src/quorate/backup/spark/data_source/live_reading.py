@@ -11,9 +11,8 @@ import msgspec
 
 from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.spark.data_source.columns import ArrowRows
-from quorate.backup.spark.data_source.row_reader import PartitionRows
+from quorate.backup.spark.data_source.row_reader import PartitionRows, fastest_scan
 from quorate.backup.spark.data_source.transactions import AbortedInAnswer
-from quorate.backup.spark.native_scan import fastest_scan
 from quorate.client.config import ClientConfig
 from quorate.client.errors import LogTruncated, OffsetOutOfRange, TopicReplaced
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed

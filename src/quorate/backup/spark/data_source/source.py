@@ -13,8 +13,7 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.backup.spark.data_source.backup_planning import plan_backup
-from quorate.backup.spark.data_source.backup_reading import BackupTask, read_backup
+from quorate.backup.spark.data_source.backup_reading import BackupTask, plan_backup, read_backup
 from quorate.backup.spark.data_source.columns import COLUMN_TYPES, schema_ddl
 from quorate.backup.spark.data_source.live_planning import plan_live
 from quorate.backup.spark.data_source.live_reading import LiveTask, read_live

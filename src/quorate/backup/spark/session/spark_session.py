@@ -9,23 +9,26 @@ import logging
 import os
 import socket
 import tempfile
+import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import quorate
 from quorate.backup.spark.session.class_archive import class_archive, record_in_background
-from quorate.backup.spark.session.job import OpenedSpark
+from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, QueryWatcher, Result, SparkJob
 from quorate.backup.spark.session.settings import SparkSettings, find_java, spark_conf
+from quorate.backup.spark.session.tasks import TaskRunner, Work, collect_results
 from quorate.kernel.errors import QuorateError
 
 _JVM_EXIT_TIMEOUT_S = 5
 _STANDALONE = "spark://"
 _CONNECT_PORT = 15002
 _CONNECT_TIMEOUT_S = 10
+_ROWS_TO_SPREAD = 4096
 
 
 @contextlib.contextmanager
@@ -83,8 +86,6 @@ def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str
 def _connect(settings: SparkSettings, remote: str, folder: Path) -> Iterator[OpenedSpark]:
     try:
         from pyspark.sql.connect import session as _needed  # noqa: F401 - names the package that is missing
-
-        from quorate.backup.spark.session.connect_driver import ConnectDriver
     except ImportError as error:
         raise QuorateError(f"--remote needs Spark Connect: pip install 'quorate[connect]' ({error})") from None
     from pyspark.sql import SparkSession
@@ -133,10 +134,65 @@ def _check_listening(remote: str) -> None:
 
 
 def write_package_zip(folder: Path) -> Path:
-    """A zip that a Python worker can put on its path."""
+    """The package as one zip, which a Python worker on another machine can put on its path."""
     target = folder / "quorate.zip"
     package = Path(quorate.__file__).parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted((*package.rglob("*.py"), *package.rglob("*.c"))):
             archive.write(source, source.relative_to(package.parent))
     return target
+
+
+class ConnectDriver:
+    """Runs jobs on a Spark Connect server."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def slots(self) -> int:
+        """The server's default parallelism: into how many partitions it puts rows when nobody says."""
+        from pyspark.sql.functions import spark_partition_id
+
+        return int(self._session.range(0, _ROWS_TO_SPREAD).select(spark_partition_id()).distinct().count())
+
+    def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
+        runner, progress = TaskRunner(work, tasks, None, None), _Progress(len(tasks))
+        return self._run(
+            lambda: collect_results(self._session, runner, len(tasks)),
+            progress,
+            lambda: watcher.tasks_finished([], progress.finished_count),
+        )
+
+    def query(self, action: Callable[[Any], Result], watcher: QueryWatcher) -> Result:
+        progress = _Progress()
+        return self._run(
+            lambda: action(self._session),
+            progress,
+            lambda: watcher.tasks_counted(progress.finished_count, progress.task_count),
+        )
+
+    def _run(self, action: Callable[[], Result], progress: "_Progress", look: Callable[[], None]) -> Result:
+        session = self._session
+        job = SparkJob(action, mark=session.addTag, cancel=session.interruptTag)
+        session.registerProgressHandler(progress.note)
+        try:
+            threading.Thread(target=job.run, daemon=True).start()
+            return job.watch(look)
+        finally:
+            session.removeProgressHandler(progress.note)
+
+
+class _Progress:
+    """The server tells how many tasks are done, but not which."""
+
+    def __init__(self, task_count: int | None = None) -> None:
+        self._is_planned = task_count is not None
+        self.task_count = task_count or 0
+        self.finished_count = 0
+
+    def note(self, stages: Any, **_: Any) -> None:
+        finished = sum(stage.num_completed_tasks for stage in stages or ())
+        if not self._is_planned:
+            self.task_count = max(self.task_count, sum(stage.num_tasks for stage in stages or ()))
+        # A task that was tried again is counted twice.
+        self.finished_count = min(self.task_count, max(self.finished_count, finished))

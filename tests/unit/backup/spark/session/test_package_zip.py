@@ -9,7 +9,7 @@ def test_worker_can_import_tasks_from_the_zip_alone(tmp_path: Path) -> None:
     package = write_package_zip(tmp_path)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import quorate.backup.spark.copy.copy_task, quorate.backup.spark.verification as module;"
+        "import quorate.backup.spark.copy.copy_task, quorate.backup.spark.upkeep.verification as module;"
         "print(module.__file__)"
     )
     done = subprocess.run(
@@ -22,7 +22,7 @@ def test_worker_finds_the_source_of_the_compiled_scan_in_the_zip(tmp_path: Path)
     package = write_package_zip(tmp_path)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "from importlib.resources import files; import quorate.backup.spark.native_scan as module;"
+        "from importlib.resources import files; import quorate.backup.spark.data_source.row_reader as module;"
         "print(module.__file__, len(files('quorate.records').joinpath('columnar_scan.c').read_bytes()))"
     )
     done = subprocess.run(

@@ -14,17 +14,16 @@ from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry
 from quorate.backup.objects.storage import open_storage
 from quorate.backup.objects.stored_documents import now_ms
-from quorate.backup.restore.batches import RecordRules
+from quorate.backup.restore.checks import retention_warnings
 from quorate.backup.restore.config import RestoreConfig
 from quorate.backup.restore.ledger import RestoreDone, RestoreLedger, restores_location, settings_digest
+from quorate.backup.restore.outgoing import PartitionAssignment, SourceSegments
 from quorate.backup.restore.plan import RestorePlan, TargetTopic, spans_by_target
-from quorate.backup.restore.retention import retention_warnings
 from quorate.backup.retention.holds import HoldLedger, holds_location
-from quorate.backup.spark.restore_groups import RestoreGroups
-from quorate.backup.spark.restore_preparation import RestorePreparation, RestoreWatcher
-from quorate.backup.spark.restore_stream import PartitionAssignment, SourceSegments
-from quorate.backup.spark.restore_target import RestoreTarget
-from quorate.backup.spark.restore_write_task import TaskWritten, WriteSettings, WriteTask
+from quorate.backup.spark.restore.groups import RestoreGroups
+from quorate.backup.spark.restore.preparation import RestorePreparation, RestoreWatcher
+from quorate.backup.spark.restore.target import RestoreTarget
+from quorate.backup.spark.restore.write_task import TaskWritten, WriteSettings, WriteTask
 from quorate.backup.spark.session.job import SparkDriver
 from quorate.backup.spark.session.work_sharing import group_into_lanes, pack_by_bytes, share_of_limit
 from quorate.client.config import ClientConfig
@@ -239,14 +238,7 @@ def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignme
                 partition=target.partition,
                 sources=[
                     SourceSegments(
-                        rules=RecordRules(
-                            source_partition=source.partition,
-                            partition_count=topic.partition_count if topic.is_rehashed else None,
-                            start_ms=plan.start_ms,
-                            end_ms=plan.end_ms,
-                            max_batch_bytes=topic.max_batch_bytes,
-                            keep_offsets=plan.preserve_offsets,
-                        ),
+                        rules=plan.rules(topic, source.partition, max_batch_bytes=topic.max_batch_bytes),
                         excluded=source.excluded,
                         segments=segments[source.partition],
                         segment_counts=source.segment_counts,

@@ -1,11 +1,16 @@
-"""The batches of one target partition from any offset on, read from the backup's segments. Does I/O.
+"""What a restore sends to one target partition from any offset on, read from the backup's segments. Does I/O.
 
 The target offset of a record is its number among the partition's records, or the offset that it had at the source.
 Which record stands at an offset never depends on where the reading begins, nor on who reads.
+
+Where records keep their offsets, the source has none at some of them: compacted away, aborted, a marker, left out by
+the restore, before the log's start. A batch ends where the next one begins, as a compacted one does, and where there is
+none before a hole, an empty batch covers it. So each batch begins where the log ends, and its sequence can be its
+offset.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,13 +24,17 @@ from quorate.backup.restore.batches import (
     restored_batches,
     without_first,
 )
-from quorate.backup.restore.placement import PlacedBatch, placed_batches
 from quorate.backup.restore.survey import live_batches
 from quorate.backup.restore.transactions import ExcludedTransaction, Exclusions
 from quorate.backup.segments.reader import SegmentReader
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.records.batch import DetachedBatch, detach, patch_last_offset_delta, read_header
+from quorate.records.builder import build_batch
 
 _FIRST_OFFSET: Final = Offset(0)
+#: A leader takes a batch for a repetition if one of a producer's last five has its sequences, which begin anew after
+#: 2^31: so that many batches must be smaller than that together.
+MAX_SPAN: Final = 2**28
 
 
 class SourceSegments(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +65,20 @@ class PartitionAssignment(msgspec.Struct, frozen=True, kw_only=True):
         return sum(segment.batch_bytes for source in self.sources for segment in source.segments)
 
 
-def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offset: int) -> Iterator[PlacedBatch]:
+class OutgoingBatch(NamedTuple):
+    """A batch as a producer sends it, but for its producer's id, epoch, sequence and CRC."""
+
+    data: DetachedBatch
+    offset_count: int
+    record_count: int
+
+
+def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offset: int) -> Iterator[OutgoingBatch]:
     """What a producer sends from a target offset on."""
     if assignment.end_offset is None:
         for batch in batches_from(storage, assignment, offset):
             count = batch.record_count
-            yield PlacedBatch(as_produced(batch), count, count)
+            yield OutgoingBatch(as_produced(batch), count, count)
     else:
         start = Offset(offset)
         yield from placed_batches(_batches_at(storage, assignment, start), start, assignment.end_offset)
@@ -115,3 +132,38 @@ def _segment_batches(
         for restored in restored_batches(batch, header, source.rules, max(entry.start_offset, from_offset)):
             if restored.target == target:
                 yield restored
+
+
+def placed_batches(batches: Iterable[RestoredBatch], start: Offset, end: Offset) -> Iterator[OutgoingBatch]:
+    """Cover ``start`` up to, not including, ``end``; the batches lie in there, in order and with their own offsets."""
+    position = start
+    held: RestoredBatch | None = None
+    for batch in batches:
+        base_offset = read_header(batch.data).base_offset
+        yield from _cover(held, position, base_offset)
+        held, position = batch, base_offset
+    yield from _cover(held, position, end)
+
+
+def _cover(batch: RestoredBatch | None, start: Offset, end: Offset) -> Iterator[OutgoingBatch]:
+    position = start
+    if batch is not None:
+        own_end = read_header(batch.data).next_offset
+        position = max(own_end, min(end, Offset(start + MAX_SPAN)))
+        yield _placed(batch, position)
+    while position < end:
+        next_position = min(end, Offset(position + MAX_SPAN))
+        yield _empty(position, next_position)
+        position = next_position
+
+
+def _placed(batch: RestoredBatch, end: Offset) -> OutgoingBatch:
+    base_offset = read_header(batch.data).base_offset
+    data = as_produced(batch, base_offset)
+    patch_last_offset_delta(data.header, 0, end - 1 - base_offset)
+    return OutgoingBatch(data, end - base_offset, batch.record_count)
+
+
+def _empty(start: Offset, end: Offset) -> OutgoingBatch:
+    data = build_batch([], base_offset=start, last_offset_delta=end - 1 - start)
+    return OutgoingBatch(detach(data), end - start, 0)

@@ -1,7 +1,8 @@
-"""One compaction of a backup, on the driver: plan, merge on Spark, commit. Does I/O.
+"""One compaction of a backup: planned on the driver, merged by tasks, committed. Does I/O.
 
 Like a backup run it publishes one manifest at its end; whatever ends it before leaves only objects that no manifest
-names. Where another run was faster, the merges are put on top of what that one committed.
+names. Where another run was faster, the merges are put on top of what that one committed. A task is safe to run twice:
+every attempt writes objects of its own.
 """
 
 import time
@@ -13,13 +14,14 @@ import msgspec
 
 from quorate.backup.errors import BackupError, CommitConflict
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage import StorageLocation
+from quorate.backup.manifests.manifest import Manifest, SegmentEntry
+from quorate.backup.objects.names import attempt_name
+from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.objects.stored_documents import now_ms
-from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
+from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, merge_segments, plan_merges
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.spark.compact_task import CompactSettings, CompactTask, MergeAnswer
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import pack_by_bytes
 
 _MAX_COMMITS = 20
@@ -40,6 +42,21 @@ class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     faults: list[str]
     seconds: float
+
+
+class CompactSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What all tasks of a run share."""
+
+    run_id: str
+    cluster_id: str
+    location: StorageLocation  # Of the backup's own folder.
+    codec: FrameCodec
+
+
+class MergeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    group: MergeGroup
+    merged: SegmentEntry | None
+    fault: str | None = None  # Why the group stays as it is.
 
 
 class CompactRun:
@@ -126,3 +143,31 @@ def _lasting_faults(answers: Sequence[MergeAnswer], newest: Manifest) -> list[st
         for each in answers
         if each.fault is not None and all(segment.name in named for segment in each.group.segments)
     ]
+
+
+class CompactTask:
+    """The work of a job: called with the encoded groups of one task."""
+
+    def __init__(self, settings: CompactSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
+        groups = msgspec.msgpack.decode(task, type=list[MergeGroup])
+        answers = [self._merge(group, report) for group in groups]
+        records = sum(0 if each.merged is None else each.merged.live_record_count for each in answers)
+        return Outcome(msgspec.msgpack.encode(answers), sum(group.size_bytes for group in groups), records)
+
+    def _merge(self, group: MergeGroup, report: Report) -> MergeAnswer:
+        settings = self._settings
+        try:
+            merged = merge_segments(
+                open_storage(settings.location),
+                group,
+                cluster_id=settings.cluster_id,
+                codec=settings.codec,
+                attempt=attempt_name(settings.run_id, uuid.uuid4().hex),
+            )
+        except BackupError as error:
+            return MergeAnswer(group=group, merged=None, fault=str(error))
+        report(group.size_bytes, merged.record_count)
+        return MergeAnswer(group=group, merged=merged)

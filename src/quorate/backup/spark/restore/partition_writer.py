@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from quorate.backup.objects.storage import ObjectStorage
-from quorate.backup.restore.placement import PlacedBatch
-from quorate.backup.spark.restore_stream import PartitionAssignment, outgoing_from
+from quorate.backup.restore.outgoing import OutgoingBatch, PartitionAssignment, outgoing_from
 from quorate.client.errors import PartitionUnavailable
 from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer
 from quorate.client.kafka_client import KafkaClient
@@ -64,7 +63,7 @@ class PartitionWriter:
         self._topic_id = topic_id
         self._on_sent = on_sent
         self._patience_s = patience_s
-        self._unacknowledged: deque[PlacedBatch] = deque()
+        self._unacknowledged: deque[OutgoingBatch] = deque()
         self._position = 0  # Everything before it has arrived.
         self._attempted_from = 0
         self._progress_at = 0.0

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from quorate.backup.spark.data_source.live_planning import LivePartition
-from quorate.backup.spark.data_source.stream_position import (
+from quorate.backup.spark.data_source.stream_source import (
     PartitionPosition,
     StreamPosition,
     TopicPosition,

@@ -3,12 +3,10 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-from quorate.backup.restore.checks import ExistingTopic, existing_topic_refusal
+from quorate.backup.restore.checks import ExistingTopic, broker_defaults, existing_topic_refusal
 from quorate.backup.restore.config import RestoreConfig, RestoreSection
 from quorate.backup.restore.plan import RestorePlan, TargetTopic
-from quorate.backup.restore.retention import broker_defaults
-from quorate.backup.restore.topic_configs import change_when_restored, configs_while_restoring
-from quorate.backup.restore.topics import SelectedTopic
+from quorate.backup.restore.topics import SelectedTopic, change_when_restored, configs_while_restoring
 from quorate.client.admin.configs import ConfigResource
 from quorate.client.admin.topics import BROKER_DEFAULT, NewTopic
 from quorate.client.config import ClientConfig

@@ -1,7 +1,7 @@
 """What verification looks at: all that any manifest names, and each manifest itself."""
 
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.spark.backup_inventory import take_inventory
+from quorate.backup.spark.upkeep.verification import take_inventory
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup
 from tests.unit.backup.memory_storage import MemoryStorage
 

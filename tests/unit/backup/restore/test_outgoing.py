@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.backup.restore.placement import MAX_SPAN
+from quorate.backup.restore.outgoing import MAX_SPAN
 from quorate.records.batch import BatchHeader, Compression, TimestampType, read_header
 from quorate.records.record import Record, iterate_records
 from tests.unit.backup.restored_logs import StoredPartition, data_batch, kept, marker, record, rules

@@ -3,7 +3,7 @@
 A lane writes one partition after the other. Few batches of one partition may be in flight, so a single lane would
 mostly wait for the target; what several have ready for one leader goes out together.
 
-Safe to run twice, also at the same time: ``restore_partition_writer`` says why.
+Safe to run twice, also at the same time: ``partition_writer`` says why.
 """
 
 import time
@@ -14,8 +14,8 @@ import msgspec
 
 from quorate.backup.objects.storage import StorageLocation, open_storage
 from quorate.backup.restore.claims import TAKE_OVER_S, PartitionClaim
-from quorate.backup.spark.restore_partition_writer import PartitionWriter
-from quorate.backup.spark.restore_stream import PartitionAssignment
+from quorate.backup.restore.outgoing import PartitionAssignment
+from quorate.backup.spark.restore.partition_writer import PartitionWriter
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import RateLimit
 from quorate.client.config import ClientConfig
@@ -60,78 +60,71 @@ class WriteTask:
         self.settings = settings
 
     def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
-        lanes = msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]])
-        written = write_lanes(self.settings, lanes, report)
+        written = self._write(msgspec.msgpack.decode(task, type=list[list[PartitionAssignment]]), report)
         return Outcome(msgspec.msgpack.encode(written), written.batch_bytes, written.record_count)
 
-
-def write_lanes(
-    settings: WriteSettings, lanes: list[list[PartitionAssignment]], report: Report = ignore
-) -> TaskWritten:
-    claims = [_claim(settings, lane) for lane in lanes]
-    if not all(claim.is_first for lane in claims for claim in lane):
-        time.sleep(TAKE_OVER_S)
-    sending = msgspec.structs.replace(
-        settings.client,
-        retry_timeout_ms=_BLIND_RETRY_MS,
-        connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, settings.client.connect_timeout_ms),
-    )
-    with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
-        _check_topics(client, settings.topic_ids, [each for lane in lanes for each in lane])
-        writers = Lanes(settings, client, sender, report).write(lanes, claims)
-        return TaskWritten(
-            record_count=sum(writer.record_count for writer in writers),
-            batch_bytes=sum(writer.batch_bytes for writer in writers),
-            leaders_followed=client.leaders_followed + sender.leaders_followed,
+    def _write(self, lanes: list[list[PartitionAssignment]], report: Report) -> TaskWritten:
+        settings = self.settings
+        claims = [_claim(settings, lane) for lane in lanes]
+        if not all(claim.is_first for lane in claims for claim in lane):
+            time.sleep(TAKE_OVER_S)
+        sending = msgspec.structs.replace(
+            settings.client,
+            retry_timeout_ms=_BLIND_RETRY_MS,
+            connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, settings.client.connect_timeout_ms),
         )
+        with KafkaClient(settings.client) as client, KafkaClient(sending) as sender:
+            _check_topics(client, settings.topic_ids, [each for lane in lanes for each in lane])
+            producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
+            writers = self._writers(lanes, claims, client, producer, report)
+            try:
+                done = write_in_lanes(writers, producer, report)
+            except TopicReplaced as error:
+                raise _deleted(error.partition.topic) from None
+            return TaskWritten(
+                record_count=sum(writer.record_count for writer in done),
+                batch_bytes=sum(writer.batch_bytes for writer in done),
+                leaders_followed=client.leaders_followed + sender.leaders_followed,
+            )
 
+    def _writers(
+        self,
+        lanes: list[list[PartitionAssignment]],
+        claims: list[list[PartitionClaim]],
+        client: KafkaClient,
+        producer: IdempotentProducer,
+        report: Report,
+    ) -> list[deque[PartitionWriter]]:
+        settings = self.settings
+        storage = open_storage(settings.location)
+        limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
 
-class Lanes:
-    """Writes the partitions of a task, one of each lane at a time. What one raises ends all."""
+        def sent(size_bytes: int) -> None:
+            report(size_bytes, 0)
+            limit.take(size_bytes)
 
-    def __init__(
-        self, settings: WriteSettings, client: KafkaClient, sender: KafkaClient, report: Report = ignore
-    ) -> None:
-        self._settings = settings
-        self._client = client
-        self._report = report
-        self._producer = sender.idempotent_producer(ProducerIdentity(settings.producer_id, settings.producer_epoch))
-        self._storage = open_storage(settings.location)
-        self._limit = RateLimit(settings.bytes_per_second, now=time.monotonic, sleep=time.sleep)
+        def writer(assignment: PartitionAssignment, claim: PartitionClaim) -> PartitionWriter:
+            return PartitionWriter(
+                client,
+                producer,
+                storage,
+                assignment,
+                claim,
+                topic_id=settings.topic_ids[assignment.topic],
+                on_sent=sent,
+                patience_s=settings.client.retry_timeout_ms / 1000,
+            )
 
-    def write(
-        self, lanes: Sequence[Sequence[PartitionAssignment]], claims: Sequence[Sequence[PartitionClaim]]
-    ) -> list[PartitionWriter]:
-        writers = [
-            deque(self._writer(assignment, claim) for assignment, claim in zip(lane, own, strict=True))
-            for lane, own in zip(lanes, claims, strict=True)
-        ]
-        try:
-            return write_in_lanes(writers, self._producer, self._report)
-        except TopicReplaced as error:
-            raise _deleted(error.partition.topic) from None
-
-    def _writer(self, assignment: PartitionAssignment, claim: PartitionClaim) -> PartitionWriter:
-        return PartitionWriter(
-            self._client,
-            self._producer,
-            self._storage,
-            assignment,
-            claim,
-            topic_id=self._settings.topic_ids[assignment.topic],
-            on_sent=self._sent,
-            patience_s=self._settings.client.retry_timeout_ms / 1000,
-        )
-
-    def _sent(self, size_bytes: int) -> None:
-        self._report(size_bytes, 0)
-        self._limit.take(size_bytes)
+        return [deque(map(writer, lane, own)) for lane, own in zip(lanes, claims, strict=True)]
 
 
 def write_in_lanes(
     lanes: Sequence[deque[PartitionWriter]], producer: IdempotentProducer, report: Report = ignore
 ) -> list[PartitionWriter]:
-    """Until the target has every record. The writers, in the order in which they were done."""
+    """One partition of each lane at a time, until the target has every record. What one writer raises ends all.
+
+    Returns the writers in the order in which they were done.
+    """
     done: list[PartitionWriter] = []
     at_work: dict[TopicPartition, tuple[PartitionWriter, deque[PartitionWriter]]] = {}
 
