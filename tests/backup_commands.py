@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage import StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation, StoredObject
 from quorate.backup.segments.reader import SegmentReader
 from quorate.records.record import iterate_records
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.restore.config import parse_restore_config
 from quorate.backup.restore.ledger import RestoreLedger, restores_location
 from quorate.backup.spark.restore.restore_run import RestoreReport, RestoreRun

@@ -8,7 +8,7 @@ import yaml
 from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 from quorate.backup.config import parse_backup_config
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.planning.planner import Plan
 from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
 from quorate.backup.spark.session.job import SparkDriver

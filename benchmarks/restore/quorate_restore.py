@@ -8,7 +8,7 @@ import yaml
 from benchmarks.contenders.jobs import Copied, serve_jobs
 from benchmarks.restore.restore_job import RestoreJob
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.restore.config import parse_restore_config
 from quorate.backup.restore.ledger import RestoreLedger, restores_location
 from quorate.backup.spark.restore.restore_run import RestoreRun

@@ -10,7 +10,7 @@ import typer
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.restore.claims import PartitionClaim
 from quorate.backup.restore.ledger import restores_below
 from quorate.backup.restore.offset_map import translate_group

@@ -8,7 +8,8 @@ import msgspec
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Manifest
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.config import RestoreSection, TimeWindow
 from quorate.backup.restore.offset_map import OffsetMap

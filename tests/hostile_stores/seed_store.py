@@ -12,7 +12,8 @@ from quorate.backup.errors import BackupError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import GroupEntry, GroupOffset, Manifest, Mode
 from quorate.backup.objects.names import PRUNED_CONTENT, manifest_name, pruned_range_name
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.restore.claims import PartitionClaim, take_run_number
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreDone, RestoreLedger, restores_below
 from quorate.backup.retention.holds import Hold, HoldLedger, holds_location

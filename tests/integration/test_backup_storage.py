@@ -12,7 +12,8 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.errors import StorageError
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.spark.copy import copy_task
 from quorate.backup.spark.upkeep.verification import take_inventory, verify_quickly
 from quorate.kernel.errors import QuorateError

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.objects.names import manifest_name
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.objects.stored_documents import seal
 from quorate.cli.commands import app
 from quorate.kernel.errors import QuorateError

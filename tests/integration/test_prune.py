@@ -15,7 +15,8 @@ from quorate.backup.errors import ObjectNotFound
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, Mode
 from quorate.backup.objects.local_storage import PARTIAL_SUFFIX
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject
 from quorate.backup.retention.orphans import find_orphans
 from quorate.backup.segments.verification import verify_hash
 from quorate.cli.commands import app

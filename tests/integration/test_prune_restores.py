@@ -7,7 +7,8 @@ import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from quorate.backup.errors import ManifestPruned
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.restore.ledger import RestoreLedger, restores_below
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.retention.prune import Pruner, PruneReport

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.restore.outgoing import PartitionAssignment
 from quorate.backup.restore.plan import RestorePlan, TargetTopic
 from quorate.backup.spark.restore.partition_writer import PartitionWriter

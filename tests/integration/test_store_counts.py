@@ -6,7 +6,8 @@ import pytest
 
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Mode
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.spark.upkeep.verification import Inventory, take_inventory, verify_on_spark, verify_quickly
 from tests.integration.test_hostile_store import quorate
 from tests.spark_session import InThisProcess, QuietWatcher

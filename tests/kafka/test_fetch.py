@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from quorate.client.admin.topics import NewTopic
 from quorate.client.errors import LogEndsEarly, OffsetOutOfRange, TopicReplaced
-from quorate.client.fetch.batches import AbortedTransaction, FetchedBatches, FetchRange, IsolationLevel, RangeFailed
+from quorate.client.fetch.batches import AbortedProducer, FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicId, TopicName
@@ -193,7 +193,7 @@ def test_aborted_transactions_are_named(kafka: SecuredKafka, client: KafkaClient
     eventually(
         lambda: client.offsets.latest([partition], IsolationLevel.READ_COMMITTED)[partition].offset == 6, "all markers"
     )
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedProducer] = []
     controls, kinds = 0, []
     for piece in client.fetch_range(name, 0, 0, 6, isolation=IsolationLevel.READ_COMMITTED):
         aborted += piece.aborted_transactions

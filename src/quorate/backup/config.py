@@ -9,7 +9,8 @@ from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.manifests.manifest import Isolation, Mode, RunSettings
 from quorate.backup.objects.names import is_safe_segment
-from quorate.backup.objects.storage import StorageLocation, parse_url
+from quorate.backup.objects.opening import parse_url
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.retention.prune_policy import MaintenancePolicy
 from quorate.backup.segments.layout import FrameCodec

@@ -88,7 +88,7 @@ class _Session:
         self, config: "BackupConfig", spark: "SparkSettings", display: ProgressDisplay, stack: contextlib.ExitStack
     ) -> None:
         from quorate.backup.manifests.catalog import ManifestCatalog
-        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.objects.opening import open_storage
         from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
         from quorate.backup.spark.session.job import SparkDriver
         from quorate.backup.spark.session.spark_session import open_spark

@@ -34,7 +34,8 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import StorageLocation, open_storage
+    from quorate.backup.objects.opening import open_storage
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.spark.session.spark_session import open_spark
     from quorate.backup.spark.upkeep.compact_run import CompactRun
 

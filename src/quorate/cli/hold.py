@@ -26,7 +26,8 @@ def hold(  # noqa: PLR0917 - typer calls it by name
     """Keep manifests, and every object that they name, from being pruned."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import StorageLocation, open_storage
+    from quorate.backup.objects.opening import open_storage
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.retention.holds import HoldLedger, holds_location
 
     check_backup_id(backup_id)

@@ -37,7 +37,7 @@ def list_backups(
 
 def _list_all(root: "StorageLocation", output_format: OutputFormat) -> None:
     from quorate.backup.manifests.catalog import list_backup_ids
-    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.opening import open_storage
 
     opened = open_storage(root)
     opened.check_reachable()
@@ -151,14 +151,14 @@ def _show_one(root: "StorageLocation", manifest: "Manifest", output_format: Outp
 def _catalog(root: "StorageLocation", backup_id: str) -> "ManifestCatalog":
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.opening import open_storage
 
     check_backup_id(backup_id)
     return ManifestCatalog(open_storage(root.below(backup_id)), backup_id)
 
 
 def _holds(root: "StorageLocation", backup_id: str) -> "HoldLedger":
-    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.opening import open_storage
     from quorate.backup.retention.holds import HoldLedger, holds_location
 
     return HoldLedger(open_storage(holds_location(root, backup_id)), backup_id)

@@ -78,7 +78,7 @@ class _Opened:
 
     def __init__(self, path: Path, restore_id: str | None, timeout_s: float) -> None:
         from quorate.backup.manifests.catalog import ManifestCatalog
-        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.objects.opening import open_storage
         from quorate.backup.restore.ledger import RestoreLedger, restores_location
         from quorate.backup.spark.restore.groups import RestoreGroups
 

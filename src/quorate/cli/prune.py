@@ -118,7 +118,7 @@ class _Display(ProgressDisplay):
 def _backup_ids(root: "StorageLocation", backup_id: str | None) -> list[str]:
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import list_backup_ids
-    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.opening import open_storage
 
     if backup_id is not None:
         check_backup_id(backup_id)
@@ -131,7 +131,7 @@ def _backup_ids(root: "StorageLocation", backup_id: str | None) -> list[str]:
 class _BackupPrune:
     def __init__(self, root: "StorageLocation", backup_id: str, display: _Display, orphan_age_ms: int) -> None:
         from quorate.backup.manifests.catalog import ManifestCatalog
-        from quorate.backup.objects.storage import open_storage
+        from quorate.backup.objects.opening import open_storage
         from quorate.backup.restore.ledger import RestoreLedger, restores_below
         from quorate.backup.retention.holds import HoldLedger, holds_location
         from quorate.backup.retention.prune import Pruner

@@ -60,7 +60,7 @@ def _open_run(
 ) -> "RestoreRun":
     """Spark is started when there is something to read, and not before."""
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import open_storage
+    from quorate.backup.objects.opening import open_storage
     from quorate.backup.restore.ledger import RestoreLedger, restores_location
     from quorate.backup.spark.restore.restore_run import RestoreRun
     from quorate.backup.spark.restore.target import target_client_config

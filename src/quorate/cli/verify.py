@@ -35,7 +35,8 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     """Check that every object of a backup is there and is what was written."""
     from quorate.backup.config import check_backup_id
     from quorate.backup.manifests.catalog import ManifestCatalog
-    from quorate.backup.objects.storage import StorageLocation, open_storage
+    from quorate.backup.objects.opening import open_storage
+    from quorate.backup.objects.storage import StorageLocation
     from quorate.backup.restore.ledger import RestoreLedger, restores_below
     from quorate.backup.retention.holds import HoldLedger, holds_location
     from quorate.backup.spark.upkeep.verification import damages_beside, take_inventory, verify_quickly, without_pruned

@@ -14,7 +14,7 @@ from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.fetch.range_fetcher import DEFAULT_MAX_BYTES, RangeFetcher
-from quorate.client.fetch.rounds import FetchResult, PartitionPosition, fetch_once
+from quorate.client.fetch.rounds import FetchResult, ReadPosition, fetch_once
 from quorate.client.idempotent_producer import IdempotentProducer, ProducerIdentity
 from quorate.client.offsets import Offsets
 from quorate.client.retries import MonotonicClock
@@ -92,7 +92,7 @@ class KafkaClient:
 
     def fetch(
         self,
-        positions: Sequence[PartitionPosition],
+        positions: Sequence[ReadPosition],
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         max_bytes: int = DEFAULT_MAX_BYTES,

@@ -11,7 +11,8 @@ import pytest
 
 from quorate.backup.errors import ObjectNotFound, StorageError
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from tests.unit.backup.backup_runs import PartitionLog, run_backup
 
 

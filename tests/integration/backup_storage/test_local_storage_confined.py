@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.errors import NameRefused, ObjectNotFound, StorageError
-from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectStorage, StorageLocation
 
 OUTSIDE = b"somebody else's"
 

@@ -11,7 +11,8 @@ from quorate.backup.manifests.catalog import ManifestCatalog, list_backup_ids
 from quorate.backup.manifests.commit import commit
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.manifests.merging import merge_results
-from quorate.backup.objects.storage import StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation, StoredObject
 from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.planning.planner import plan_run
 from quorate.backup.restore.ledger import RestoreLedger, restores_below

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from quorate.client.config import ClientConfig
-from quorate.client.fetch.rounds import DivergingEpoch, PartitionPosition
+from quorate.client.fetch.rounds import DivergingEpoch, ReadPosition
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition
@@ -52,7 +52,7 @@ def test_each_partition_has_its_own_outcome(cluster: FakeCluster, client: KafkaC
         return found(wanted, records=log(*SPANS[:3]))  # Some brokers start a little before the offset.
 
     serve(cluster, handler)
-    positions = [PartitionPosition(name=name(index), next_offset=Offset(12)) for index in [*range(6), 9]]
+    positions = [ReadPosition(name=name(index), next_offset=Offset(12)) for index in [*range(6), 9]]
     with client.fetch(positions) as result:
         outcomes = result.partitions
         assert {one.partition: outcomes[one].error for one in outcomes if outcomes[one].error} == {
@@ -72,14 +72,14 @@ def test_each_partition_has_its_own_outcome(cluster: FakeCluster, client: KafkaC
 def test_what_holds_no_data_can_be_looked_at_again_and_again(cluster: FakeCluster, client: KafkaClient) -> None:
     serve(cluster, lambda node_id, wanted: found(wanted, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     for _ in range(2):
-        with client.fetch([PartitionPosition(name=name(0), next_offset=Offset(0))]) as result:
+        with client.fetch([ReadPosition(name=name(0), next_offset=Offset(0))]) as result:
             assert len(result.partitions[name(0)].data) == 0
 
 
 def test_a_broker_that_cannot_be_asked_leaves_the_others(cluster: FakeCluster, client: KafkaClient) -> None:
     serve(cluster, lambda node_id, wanted: records_from(wanted))
     cluster.brokers[100].handlers[FetchRequest] = lambda request, header: None
-    with client.fetch([PartitionPosition(name=name(index), next_offset=Offset(0)) for index in (0, 1)]) as result:
+    with client.fetch([ReadPosition(name=name(index), next_offset=Offset(0)) for index in (0, 1)]) as result:
         assert result.partitions[name(0)].error is ErrorCode.NONE
         assert result.partitions[name(1)].error is ErrorCode.NETWORK_EXCEPTION
         assert str(cluster.brokers[100].address) in (result.partitions[name(1)].message or "")

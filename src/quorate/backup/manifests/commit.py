@@ -11,7 +11,7 @@ import msgspec
 from quorate.backup.errors import RequirementFailed
 from quorate.backup.manifests.manifest import (
     FORMAT_VERSION,
-    AbortedTransaction,
+    AbortedTransactionEntry,
     Failure,
     Gap,
     GroupEntry,
@@ -82,7 +82,7 @@ class AppendRange(msgspec.Struct, frozen=True, kw_only=True):
     segments: list[SegmentEntry] = []
     gaps: list[Gap] = []
     leader_epochs: list[EpochStart] = []
-    aborted_transactions: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransactionEntry] = []
 
 
 class PutGroups(msgspec.Struct, frozen=True, kw_only=True):

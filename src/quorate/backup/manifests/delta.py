@@ -13,7 +13,7 @@ import msgspec
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifests.manifest import (
     FORMAT_VERSION,
-    AbortedTransaction,
+    AbortedTransactionEntry,
     Failure,
     Gap,
     GroupEntry,
@@ -63,7 +63,7 @@ class PartitionChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     gaps: Splice[Gap] | None = None
     superseded: Splice[SupersededTail] | None = None
     leader_epochs: Splice[EpochStart] | None = None
-    aborted_transactions: Splice[AbortedTransaction] | None = None
+    aborted_transactions: Splice[AbortedTransactionEntry] | None = None
 
 
 class TopicChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -123,7 +123,7 @@ class SupersededTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     segments: list[SegmentEntry] = []  # Those that no live offset is left of.
 
 
-class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, order=True):
+class AbortedTransactionEntry(msgspec.Struct, frozen=True, array_like=True, order=True):
     first_offset: StoredOffset
     producer_id: StoredProducerId
 
@@ -139,7 +139,7 @@ class PartitionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     gaps: list[Gap] = []
     superseded: list[SupersededTail] = []
     leader_epochs: list[EpochStart] = []
-    aborted_transactions: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransactionEntry] = []
 
     @property
     def losses(self) -> list[Offset]:

@@ -22,7 +22,7 @@ from quorate.backup.manifests.commit import (
     SupersedeTail,
     Update,
 )
-from quorate.backup.manifests.manifest import AbortedTransaction, Failure, Gap, GapReason, GroupEntry, SegmentEntry
+from quorate.backup.manifests.manifest import AbortedTransactionEntry, Failure, Gap, GapReason, GroupEntry, SegmentEntry
 from quorate.backup.planning.planner import PartitionPlan, Plan, TopicPlan
 from quorate.backup.planning.ranges import OffsetRange, RangeKey
 from quorate.backup.segments.layout import EpochStart
@@ -42,7 +42,7 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     segments: list[SegmentEntry] = []
     gaps: list[Gap] = []
     leader_epochs: list[EpochStart] = []
-    aborted_transactions: list[AbortedTransaction] = []
+    aborted_transactions: list[AbortedTransactionEntry] = []
     failure: str | None = None
 
 

@@ -23,7 +23,6 @@ from quorate.backup.objects.storage import (
     ParsedUrl,
     StorageLocation,
     object_name_parts,
-    open_storage,
 )
 from quorate.kernel.ports import Buffer
 
@@ -66,7 +65,7 @@ class CloudStorage:
             raise explain(error, "open", location.url, parsed, location.endpoint) from None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return open_storage, (self.location,)
+        return CloudStorage, (self.location, self._parsed)
 
     def url_of(self, name: str) -> str:
         return f"{self.location.url.rstrip('/')}/{name}" if name else self.location.url

@@ -18,13 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from quorate.backup.errors import NameRefused, ObjectExists, ObjectNotFound, StorageError
-from quorate.backup.objects.storage import (
-    MAX_WHOLE_OBJECT_BYTES,
-    ObjectInfo,
-    StorageLocation,
-    object_name_parts,
-    open_storage,
-)
+from quorate.backup.objects.storage import MAX_WHOLE_OBJECT_BYTES, ObjectInfo, StorageLocation, object_name_parts
 from quorate.kernel.ports import Buffer
 
 PARTIAL_SUFFIX = ".partial"
@@ -70,7 +64,7 @@ class LocalStorage:
         self._synced_folders: set[tuple[str, ...]] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return open_storage, (self.location,)
+        return LocalStorage, (self.location, self._root, self._below)
 
     def url_of(self, name: str) -> str:
         return f"{self.location.url.rstrip('/')}/{name}" if name else self.location.url

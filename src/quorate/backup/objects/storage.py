@@ -1,20 +1,15 @@
-"""The object storage port, the URL that says where a storage is, and how to open what it names.
+"""The object storage port: where a storage is, and what can be done with the objects in it.
 
 Objects are whole or absent: a reader never sees a part of one. What a call has stored when it returns is durable.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from quorate.backup.errors import NameRefused, StorageError
+from quorate.backup.errors import NameRefused
 from quorate.kernel.ports import Buffer
-
-_CLOUD_SCHEMES = {"s3": "bucket", "gs": "bucket", "az": "container"}
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 #: An object that is read whole is no larger: manifests, decisions, plans, maps. Segments are read in ranges.
 MAX_WHOLE_OBJECT_BYTES = 512 * 1024 * 1024
@@ -35,42 +30,6 @@ class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str  # file, s3, gs or az.
     bucket: str  # Empty for files.
     path: str  # For files absolute; otherwise the prefix inside the bucket, without slashes at its ends.
-
-
-def parse_url(url: str) -> ParsedUrl:
-    """Take a storage URL apart; ``StorageError`` says what is wrong with it."""
-    scheme, separator, rest = url.partition(":")
-    if not separator:
-        hint = f": write file://{url}" if url.startswith("/") else ""
-        raise StorageError(f"storage URL {url!r} has no scheme{hint}")
-    if scheme == "file":
-        return ParsedUrl(scheme=scheme, bucket="", path=_file_path(url))
-    if scheme not in _CLOUD_SCHEMES:
-        raise StorageError(f"storage URL {url!r} has an unknown scheme: use file, s3, gs or az")
-    kind = _CLOUD_SCHEMES[scheme]
-    parts = urlsplit(url)
-    if not rest.startswith("//") or not parts.netloc:
-        raise StorageError(f"storage URL {url!r} names no {kind}: write {scheme}://{kind}/prefix")
-    if "@" in parts.netloc:
-        raise StorageError(f"storage URL of {scheme} holds credentials: give them in the environment instead")
-    if parts.query or parts.fragment or not _BUCKET.fullmatch(parts.netloc):
-        raise StorageError(f"storage URL {url!r} is not of the form {scheme}://{kind}/prefix")
-    return ParsedUrl(scheme=scheme, bucket=parts.netloc, path=_checked_path(url, parts.path.strip("/")))
-
-
-def _file_path(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise StorageError(f"storage URL {url!r} names the host {parts.netloc!r}: write file:///absolute/path")
-    if not parts.path.startswith("/"):
-        raise StorageError(f"storage URL {url!r} has no absolute path: write file:///absolute/path")
-    return _checked_path(url, unquote(parts.path)).rstrip("/") or "/"
-
-
-def _checked_path(url: str, path: str) -> str:
-    if ".." in path.split("/"):
-        raise StorageError(f"storage URL {url!r} may not contain '..'")
-    return path
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,20 +98,6 @@ class ObjectStorage(Protocol):
     def delete(self, name: str) -> None:
         """A missing object is not an error."""
         ...
-
-
-def open_storage(location: StorageLocation) -> ObjectStorage:
-    """Open what the location names. Nothing is asked of the storage yet."""
-    parsed = parse_url(location.url)
-    if parsed.scheme == "file":
-        from quorate.backup.objects.local_storage import LocalStorage
-
-        root = parsed.path if location.root_url is None else parse_url(location.root_url).path
-        return LocalStorage(location, root, [part for part in parsed.path[len(root) :].split("/") if part])
-    # Imported late: loading it costs memory that a backup into a local directory can do without.
-    from quorate.backup.objects.cloud_storage import CloudStorage
-
-    return CloudStorage(location, parsed)
 
 
 def object_name_parts(name: str) -> list[str]:

@@ -9,7 +9,8 @@ import msgspec
 from quorate.backup.config import SparkConfig, StorageConfig, check_backup_id
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
-from quorate.backup.objects.storage import StorageLocation, parse_url
+from quorate.backup.objects.opening import parse_url
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.client.config import SecurityConfig
 

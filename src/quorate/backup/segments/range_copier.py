@@ -12,7 +12,7 @@ import msgspec
 
 from quorate.backup.errors import BatchTooLarge, NameRefused
 from quorate.backup.manifests.manifest import (
-    AbortedTransaction,
+    AbortedTransactionEntry,
     Gap,
     GapReason,
     SegmentEntry,
@@ -65,7 +65,7 @@ class RangeCopier:
         self._segments: list[SegmentEntry] = []
         self._gaps: list[Gap] = []
         self._leader_epochs: list[EpochStart] = []
-        self._aborted: set[AbortedTransaction] = set()
+        self._aborted: set[AbortedTransactionEntry] = set()
         self.next_offset = offset_range.start_offset  # What to fetch next.
         self.is_done = False  # Nothing of the range is left to be fetched.
         self.record_count = 0
@@ -140,7 +140,7 @@ class RangeCopier:
             self._range = msgspec.structs.replace(self._range, start_offset=end, is_first=True)
         self._advance(offset)
 
-    def note_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def note_aborted(self, transactions: Iterable[AbortedTransactionEntry]) -> None:
         self._aborted.update(transactions)
 
     def finish(self, failure: str | None = None) -> RangeResult:
@@ -158,7 +158,7 @@ class RangeCopier:
             if self.record(data, _summary(fetched.data, batch)) is Placement.BEYOND:
                 break
         self.note_aborted(
-            AbortedTransaction(each.first_offset, each.producer_id) for each in fetched.aborted_transactions
+            AbortedTransactionEntry(each.first_offset, each.producer_id) for each in fetched.aborted_transactions
         )
         if fetched.is_last or self.is_done:
             self.finish()

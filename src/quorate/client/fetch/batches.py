@@ -72,7 +72,7 @@ class FetchedBatch(NamedTuple):
     header: BatchHeader | None
 
 
-class AbortedTransaction(msgspec.Struct, frozen=True):
+class AbortedProducer(msgspec.Struct, frozen=True):
     """From ``first_offset`` up to its abort marker, the producer's transactional records do not count."""
 
     producer_id: ProducerId
@@ -93,7 +93,7 @@ class FetchedBatches(msgspec.Struct, frozen=True, kw_only=True):
     last_stable_offset: Offset
     log_start_offset: Offset
     #: Only with ``READ_COMMITTED``: those that touch these batches.
-    aborted_transactions: Sequence[AbortedTransaction]
+    aborted_transactions: Sequence[AbortedProducer]
     #: Who sent it, and in which leader epoch.
     node_id: NodeId
     leader_epoch: LeaderEpoch

@@ -11,7 +11,7 @@ import msgspec
 
 from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced, error_code
 from quorate.client.fetch.batches import (
-    AbortedTransaction,
+    AbortedProducer,
     FetchedBatch,
     FetchedBatches,
     FetchRange,
@@ -258,7 +258,7 @@ class FetchCursor:
             last_stable_offset=Offset(answer.last_stable_offset),
             log_start_offset=Offset(answer.log_start_offset),
             aborted_transactions=[
-                AbortedTransaction(ProducerId(aborted.producer_id), Offset(aborted.first_offset))
+                AbortedProducer(ProducerId(aborted.producer_id), Offset(aborted.first_offset))
                 for aborted in answer.aborted_transactions or ()
             ],
             node_id=NodeId(route.node_id),

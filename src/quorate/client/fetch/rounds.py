@@ -15,7 +15,7 @@ from quorate.client.cluster import Cluster
 from quorate.client.connections.connection import Connection, PendingResponse
 from quorate.client.errors import Disconnected, error_code
 from quorate.client.fetch.batches import (
-    AbortedTransaction,
+    AbortedProducer,
     FetchedBatch,
     IsolationLevel,
     check_batches,
@@ -118,7 +118,7 @@ def match_answer(
                 yield *found, part
 
 
-class PartitionPosition(msgspec.Struct, frozen=True, kw_only=True):
+class ReadPosition(msgspec.Struct, frozen=True, kw_only=True):
     name: TopicPartition
     next_offset: Offset
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -144,7 +144,7 @@ class PartitionFetch(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: Offset = Offset(-1)
     last_stable_offset: Offset = Offset(-1)
     log_start_offset: Offset = Offset(-1)
-    aborted_transactions: Sequence[AbortedTransaction] = ()
+    aborted_transactions: Sequence[AbortedProducer] = ()
     node_id: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
@@ -175,12 +175,12 @@ class FetchResult:
         self.release()
 
 
-RoutedPosition = tuple[PartitionPosition, Route]
+RoutedPosition = tuple[ReadPosition, Route]
 
 
 def fetch_once(
     cluster: Cluster,
-    positions: Sequence[PartitionPosition],
+    positions: Sequence[ReadPosition],
     *,
     isolation: IsolationLevel,
     max_bytes: int,
@@ -222,9 +222,7 @@ def fetch_once(
     return result
 
 
-def _by_broker(
-    cluster: Cluster, positions: Sequence[PartitionPosition], result: FetchResult
-) -> list[list[RoutedPosition]]:
+def _by_broker(cluster: Cluster, positions: Sequence[ReadPosition], result: FetchResult) -> list[list[RoutedPosition]]:
     groups: dict[NodeId, list[RoutedPosition]] = {}
     for position in positions:
         route = cluster.route(position.name)
@@ -239,7 +237,7 @@ def _by_broker(
 
 
 def _read(
-    cluster: Cluster, position: PartitionPosition, route: Route, part: PartitionData, answer: FetchResponse
+    cluster: Cluster, position: ReadPosition, route: Route, part: PartitionData, answer: FetchResponse
 ) -> PartitionFetch:
     code = error_code(part.error_code)
     if code is not ErrorCode.NONE:
@@ -264,7 +262,7 @@ def _read(
         last_stable_offset=Offset(part.last_stable_offset),
         log_start_offset=Offset(part.log_start_offset),
         aborted_transactions=[
-            AbortedTransaction(ProducerId(aborted.producer_id), Offset(aborted.first_offset))
+            AbortedProducer(ProducerId(aborted.producer_id), Offset(aborted.first_offset))
             for aborted in part.aborted_transactions or ()
         ],
         node_id=route.node_id,

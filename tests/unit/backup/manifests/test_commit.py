@@ -21,7 +21,7 @@ from quorate.backup.manifests.commit import (
 )
 from quorate.backup.manifests.document import decode_document
 from quorate.backup.manifests.manifest import (
-    AbortedTransaction,
+    AbortedTransactionEntry,
     Failure,
     Gap,
     GapReason,
@@ -100,7 +100,7 @@ def append(start: int, end: int, *pieces: SegmentEntry | Gap, epochs: tuple[tupl
         segments=[piece for piece in pieces if isinstance(piece, SegmentEntry)],
         gaps=[piece for piece in pieces if isinstance(piece, Gap)],
         leader_epochs=[EpochStart(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in epochs],
-        aborted_transactions=[AbortedTransaction(Offset(start), ProducerId(1))],
+        aborted_transactions=[AbortedTransactionEntry(Offset(start), ProducerId(1))],
     )
 
 

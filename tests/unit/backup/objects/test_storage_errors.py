@@ -5,7 +5,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDenie
 
 from quorate.backup.errors import ObjectExists, ObjectNotFound, StorageError
 from quorate.backup.objects.cloud_storage import explain
-from quorate.backup.objects.storage import parse_url
+from quorate.backup.objects.opening import parse_url
 
 URL = "s3://bucket/a/object"
 S3_ANSWER = (

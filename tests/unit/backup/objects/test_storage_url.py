@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from quorate.backup.errors import StorageError
-from quorate.backup.objects.storage import ParsedUrl, StorageLocation, open_storage, parse_url
+from quorate.backup.objects.opening import open_storage, parse_url
+from quorate.backup.objects.storage import ParsedUrl, StorageLocation
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from quorate.backup.errors import BackupError
 from quorate.backup.objects.names import topic_label
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.restore.claims import CHECK_INTERVAL_S, ClaimLost, PartitionClaim, take_run_number
 from quorate.kernel.ids import PartitionIndex
 from tests.unit.backup.batches import TOPIC

@@ -10,7 +10,8 @@ import pytest
 from cramjam import zstd
 
 from quorate.backup.errors import BackupError
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.objects.stored_documents import DamagedDocument, encode_sealed
 from quorate.backup.restore.batches import Span
 from quorate.backup.restore.ledger import GroupSnapshot, RestoreDone, RestoreLedger

@@ -8,11 +8,12 @@ import pytest
 from quorate.backup.manifests.manifest import Gap, GapReason
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import partition_folder, segment_name
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.planning.ranges import OffsetRange
 from quorate.backup.segments.range_copier import RangeCopier, SegmentSettings
 from quorate.client.errors import OffsetOutOfRange, PartitionUnavailable
-from quorate.client.fetch.batches import AbortedTransaction, FetchedBatches, RangeFailed, walk_batches
+from quorate.client.fetch.batches import AbortedProducer, FetchedBatches, RangeFailed, walk_batches
 from quorate.kernel.ids import (
     LeaderEpoch,
     NodeId,
@@ -72,7 +73,7 @@ def fetched(copy: RangeCopier, *batches: bytes, is_last: bool = False, aborted: 
         high_watermark=Offset(1000),
         last_stable_offset=Offset(1000),
         log_start_offset=Offset(0),
-        aborted_transactions=[AbortedTransaction(ProducerId(5), Offset(offset)) for offset in aborted],
+        aborted_transactions=[AbortedProducer(ProducerId(5), Offset(offset)) for offset in aborted],
         node_id=NodeId(7),
         leader_epoch=LeaderEpoch(3),
         is_last=is_last,

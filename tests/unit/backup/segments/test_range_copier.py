@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.backup.errors import StorageError
-from quorate.backup.manifests.manifest import AbortedTransaction, GapReason
+from quorate.backup.manifests.manifest import AbortedTransactionEntry, GapReason
 from quorate.backup.objects.storage import StoredObject
 from quorate.backup.planning.ranges import OffsetRange, Placement
 from quorate.backup.segments.layout import FrameCodec
@@ -178,7 +178,7 @@ def test_aborted_transactions_are_named_once() -> None:
     copier = copier_into(MemoryStorage(), offset_range(0, 50))
     for _ in range(2):
         copier.note_aborted(
-            [AbortedTransaction(Offset(7), ProducerId(3)), AbortedTransaction(Offset(2), ProducerId(9))]
+            [AbortedTransactionEntry(Offset(7), ProducerId(3)), AbortedTransactionEntry(Offset(2), ProducerId(9))]
         )
 
     assert [each.first_offset for each in copier.finish().aborted_transactions] == [2, 7]

@@ -14,7 +14,8 @@ import msgspec
 
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.names import attempt_name
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.planning.ranges import OffsetRange, Task
 from quorate.backup.segments.range_copier import RangeCopier, SegmentSettings

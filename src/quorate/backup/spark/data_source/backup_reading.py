@@ -12,7 +12,8 @@ import msgspec
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, PartitionEntry, SegmentEntry, TopicEntry
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject
 from quorate.backup.planning.ranges import even_spans, fill
 from quorate.backup.restore.batches import header_of
 from quorate.backup.restore.survey import live_batches

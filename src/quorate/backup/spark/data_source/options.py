@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from quorate.backup.config import check_backup_id
-from quorate.backup.objects.storage import StorageLocation, parse_url
+from quorate.backup.objects.opening import parse_url
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.restore.config import TimeWindow
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from quorate.client.fetch.batches import AbortedTransaction
+from quorate.client.fetch.batches import AbortedProducer
 from quorate.kernel.ids import Offset, ProducerId
 from quorate.kernel.ports import Buffer
 from quorate.records.batch import BatchHeader
@@ -23,7 +23,7 @@ HELD_BYTES: Final = 8 * 1024 * 1024
 class AbortedInAnswer:
     """The rule of Kafka's consumers: from its first offset to its abort marker a transaction's records do not count."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedProducer]) -> None:
         self._waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._active: set[ProducerId] = set()
 

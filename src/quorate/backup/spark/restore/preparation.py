@@ -9,7 +9,8 @@ import msgspec
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject
 from quorate.backup.restore.batches import RecordRules
 from quorate.backup.restore.checks import group_refusals, replication_refusal, size_refusals, topic_refusals
 from quorate.backup.restore.config import RestoreConfig

@@ -12,7 +12,7 @@ import msgspec
 from quorate.backup.errors import BackupError, ManifestPruned
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry
-from quorate.backup.objects.storage import open_storage
+from quorate.backup.objects.opening import open_storage
 from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.restore.checks import retention_warnings
 from quorate.backup.restore.config import RestoreConfig

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.restore.claims import TAKE_OVER_S, PartitionClaim
 from quorate.backup.restore.outgoing import PartitionAssignment
 from quorate.backup.spark.restore.partition_writer import PartitionWriter

@@ -16,7 +16,8 @@ from quorate.backup.errors import BackupError, CommitConflict
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, SegmentEntry
 from quorate.backup.objects.names import attempt_name
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, merge_segments, plan_merges
 from quorate.backup.segments.layout import FrameCodec

@@ -13,7 +13,8 @@ import msgspec
 from quorate.backup.config import BackupConfig
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.storage import StorageLocation, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.restore.ledger import RestoreLedger, restores_below
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.retention.prune import Pruner, PruneWatcher

@@ -15,7 +15,8 @@ from quorate.backup.errors import BackupError, DamagedSegment, ManifestMissing, 
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import is_segment_name, manifest_name
-from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject, open_storage
+from quorate.backup.objects.opening import open_storage
+from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject
 from quorate.backup.planning.ranges import fill
 from quorate.backup.restore.ledger import RestoreLedger
 from quorate.backup.retention.holds import HoldLedger

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.backup.spark.data_source.transactions import AbortedInAnswer, BackupBatch, CommittedBatches
-from quorate.client.fetch.batches import AbortedTransaction
+from quorate.client.fetch.batches import AbortedProducer
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import read_header
 from quorate.records.builder import build_batch
@@ -66,7 +66,7 @@ def test_nothing_is_read_ahead_without_transactions() -> None:
 
 
 def test_live_answer_names_aborted_transactions_and_markers_end_them() -> None:
-    aborted = AbortedInAnswer([AbortedTransaction(ALICE, Offset(1)), AbortedTransaction(BOB, Offset(9))])
+    aborted = AbortedInAnswer([AbortedProducer(ALICE, Offset(1)), AbortedProducer(BOB, Offset(9))])
     found = []
     for batch in batches():
         assert batch.header is not None
