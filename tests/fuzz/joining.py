@@ -27,24 +27,22 @@ def join_as_learner(cluster: QuorateCluster, node_id: int, directory_id: Directo
         directory_id=directory_id,
         peer_address=f"127.0.0.1:{free_port()}",
     )
-    request = q.encode(q.Submit(commands=encode_commands([registration]), validate_only=False))
 
     def ask_all() -> bool:
-        return any(_is_registered(cluster, target, node_id, directory_id, request) for target in cluster.nodes)
+        return any(_is_registered(cluster, target, registration) for target in cluster.nodes)
 
     eventually(ask_all, f"node {node_id} to join")
 
 
-def _is_registered(
-    cluster: QuorateCluster, target: int, node_id: int, directory_id: DirectoryId, request: bytes
-) -> bool:
+def _is_registered(cluster: QuorateCluster, target: int, registration: RegisterBroker) -> bool:
+    request = q.encode(q.Submit(commands=encode_commands([registration]), validate_only=False))
     host, port = str(cluster.nodes[target].settings["peer_listen"]).rsplit(":", 1)
     hello = Hello(
         cluster_id=CLUSTER_ID,
-        node_id=NodeId(node_id),
+        node_id=registration.node_id,
         target_id=NodeId(target),
         incarnation=1,
-        directory_id=directory_id,
+        directory_id=registration.directory_id,
         target_directory_id=NO_DIRECTORY,
     )
     with socket.create_connection((host, int(port)), timeout=_DEADLINE_S) as connection:
@@ -60,7 +58,7 @@ def _is_registered(
         answer = q.decode_answer(body[8:])
         if not isinstance(answer, q.Submitted):
             return False
-        (outcome,), _ = decode_outcomes(answer.outcomes)
+        (outcome,), _ = decode_outcomes(answer.outcomes, [registration])
         assert not isinstance(outcome, Exception), outcome
         return True
 

@@ -20,9 +20,8 @@ class ProducerIds:
         """An id that nobody in the cluster has had or will have."""
         async with self._turn:
             if self._next == self._end:
-                decision = await self._metadata.submit_one(AllocateProducerIds(count=_BLOCK_SIZE))
-                assert decision.producer_id is not None
-                self._next = decision.producer_id
+                block = await self._metadata.submit_one(AllocateProducerIds(count=_BLOCK_SIZE))
+                self._next = block.first
                 self._end = self._next + _BLOCK_SIZE
             taken = ProducerId(self._next)
             self._next += 1

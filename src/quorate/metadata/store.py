@@ -6,11 +6,12 @@ the subclass sees to: ``quorum.metadata_store``, by the quorum.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import Offset, PartitionIndex, PartitionLeader, TopicName
-from quorate.metadata.core.commands import Command
-from quorate.metadata.core.decisions import Answer, Outcomes
+from quorate.metadata.core.commands import Command, TaggedCommand
+from quorate.metadata.core.decisions import AnswerT_co, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.core.records import AnyRecord
 
@@ -40,15 +41,22 @@ class MetadataStore(ABC):
 
         self.subscribe(changed)
 
-    @abstractmethod
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+    async def submit(
+        self, commands: Sequence[TaggedCommand[AnswerT_co]], *, validate_only: bool = False
+    ) -> list[AnswerT_co | KafkaError]:
         """Carry out the commands in order; each has its own outcome. Returns when the image shows the result."""
+        outcomes = await self._carry_out(cast(Sequence[Command], commands), validate_only=validate_only)
+        return cast(list[AnswerT_co | KafkaError], outcomes)
+
+    @abstractmethod
+    async def _carry_out(self, commands: Sequence[Command], *, validate_only: bool) -> Outcomes:
+        """Each outcome is an error, or the answer that the command's type names."""
 
     @abstractmethod
     async def is_current(self) -> bool:
         """Whether the image shows all that was committed before the call; False if that is not known in time."""
 
-    async def submit_one(self, command: Command) -> Answer:
+    async def submit_one(self, command: TaggedCommand[AnswerT_co]) -> AnswerT_co:
         """Carry out one command, or raise the error that refuses it."""
         (outcome,) = await self.submit([command])
         if isinstance(outcome, KafkaError):

@@ -17,7 +17,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
-from quorate.metadata.core.decisions import Answer, Outcomes
+from quorate.metadata.core.decisions import Answer, Done, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage, difference
 from quorate.metadata.core.records import AnyRecord, TopicDeleted
 from quorate.metadata.core.snapshot import decode_image, encode_image
@@ -68,7 +68,7 @@ class QuorumMetadataStore(MetadataStore):
     def connect(self, leader: AskLeader) -> None:
         self._leader = leader
 
-    async def submit(self, commands: Sequence[c.Command], *, validate_only: bool = False) -> Outcomes:
+    async def _carry_out(self, commands: Sequence[c.Command], *, validate_only: bool) -> Outcomes:
         outcomes: Outcomes = []
         for first in range(0, len(commands), COMMANDS_AT_ONCE):
             some = commands[first : first + COMMANDS_AT_ONCE]
@@ -85,7 +85,7 @@ class QuorumMetadataStore(MetadataStore):
         repeatable = [self._repeatable(command) for command in commands]
         request = Submit(commands=encode_commands(repeatable), validate_only=validate_only)
         is_joining = any(isinstance(command, c.RegisterBroker) for command in commands)
-        outcomes, was_repeated = await self._ask(request, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
+        outcomes, was_repeated = await self._ask(request, repeatable, _SUBMIT_TIMEOUT_MS, is_joining=is_joining)
         if was_repeated:
             pairs = zip(repeatable, outcomes, strict=True)
             return [_after_repeating(self.image, command, outcome) for command, outcome in pairs]
@@ -103,12 +103,14 @@ class QuorumMetadataStore(MetadataStore):
     async def is_current(self) -> bool:
         """An answer to no command at all: a majority has confirmed who gave it, and the image has come as far."""
         try:
-            await self._ask(Submit(commands=encode_commands([]), validate_only=False), _CONFIRM_TIMEOUT_MS)
+            await self._ask(Submit(commands=encode_commands([]), validate_only=False), [], _CONFIRM_TIMEOUT_MS)
         except (NoQuorum, TimeoutError):
             return False
         return True
 
-    async def _ask(self, request: Submit, timeout_ms: float, *, is_joining: bool = False) -> tuple[Outcomes, bool]:
+    async def _ask(
+        self, request: Submit, commands: Sequence[c.Command], timeout_ms: float, *, is_joining: bool = False
+    ) -> tuple[Outcomes, bool]:
         """The outcomes, once the image shows them, and whether an earlier attempt may have had an effect already.
 
         A broker that is refused follows no log: its image would never show anything.
@@ -116,7 +118,7 @@ class QuorumMetadataStore(MetadataStore):
         deadline = self._loop.time() + timeout_ms / 1000
         answer, was_repeated = await self._leader.ask(request, timeout_ms)
         assert isinstance(answer, Submitted)
-        outcomes, version = decode_outcomes(answer.outcomes)
+        outcomes, version = decode_outcomes(answer.outcomes, commands)
         if not (is_joining and all(isinstance(outcome, KafkaError) for outcome in outcomes)):
             await self.reached(version, deadline - self._loop.time())
         return outcomes, was_repeated
@@ -226,7 +228,7 @@ def _after_repeating(image: MetadataImage, command: c.Command, outcome: Answer |
             done = topic is not None and len(topic.partitions) == total_count
         case _:
             done = False
-    return Answer() if done and isinstance(outcome, KafkaError) else outcome
+    return Done() if done and isinstance(outcome, KafkaError) else outcome
 
 
 def _timed_out() -> KafkaError:

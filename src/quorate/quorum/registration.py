@@ -75,7 +75,6 @@ class BrokerRegistration:
                     raise QuorateError(f"the cluster refused node {config.node_id}: {error}") from None
                 logger.info("waiting for the quorum node=%s", config.node_id)
                 continue
-            assert answer.broker_epoch is not None
             self.broker_epoch = answer.broker_epoch
             return
 

@@ -24,7 +24,7 @@ class Store(MetadataStore):
         self.asked = 0
         self.told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+    async def _carry_out(self, commands: Sequence[Command], *, validate_only: bool) -> Outcomes:
         raise AssertionError("nothing is to be changed")
 
     async def is_current(self) -> bool:

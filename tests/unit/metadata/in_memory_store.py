@@ -17,7 +17,7 @@ class InMemoryMetadataStore(MetadataStore):
         self._controller = controller
         self._turn = asyncio.Lock()
 
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+    async def _carry_out(self, commands: Sequence[Command], *, validate_only: bool) -> Outcomes:
         async with self._turn:
             outcomes, records = self._controller.decide_all(self.image, commands)
             if records and not validate_only:

@@ -112,15 +112,14 @@ def test_the_image_shows_a_command_when_it_is_answered(run: Run) -> None:
 @every_store
 def test_commands_submitted_together_build_on_each_other_and_each_has_its_outcome(run: Run) -> None:
     async def promise(store: MetadataStore) -> None:
-        outcomes = await store.submit(
-            [
-                create("a"),
-                create("a"),
-                c.CreatePartitions(name=TopicName("a"), total_count=3),
-                c.DeleteTopic(topic_id=TopicId(UUID(int=99))),
-                create("b"),
-            ]
-        )
+        commands: list[c.Command] = [
+            create("a"),
+            create("a"),
+            c.CreatePartitions(name=TopicName("a"), total_count=3),
+            c.DeleteTopic(topic_id=TopicId(UUID(int=99))),
+            create("b"),
+        ]
+        outcomes = await store.submit(commands)
         assert codes(outcomes) == [
             ErrorCode.NONE,
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -229,7 +228,7 @@ def test_an_asker_that_goes_away_does_not_stop_those_who_stay(run: Run) -> None:
 def test_blocks_of_producer_ids_never_overlap(run: Run) -> None:
     async def promise(store: MetadataStore) -> None:
         answers = await asyncio.gather(*(store.submit_one(c.AllocateProducerIds(count=10)) for _ in range(5)))
-        firsts = sorted(answer.producer_id for answer in answers if answer.producer_id is not None)
+        firsts = sorted(answer.first for answer in answers)
         assert len(firsts) == 5
         assert all(later - earlier >= 10 for earlier, later in pairwise(firsts))
 

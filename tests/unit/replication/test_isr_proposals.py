@@ -9,7 +9,7 @@ import pytest
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicName
 from quorate.metadata.core.commands import AlterIsr, Command, IsrMember
-from quorate.metadata.core.decisions import Answer, Outcomes, PartitionOutcome
+from quorate.metadata.core.decisions import Outcomes, PartitionOutcome, PartitionOutcomes
 from quorate.metadata.core.image import MetadataImage, TopicIdPartition
 from quorate.metadata.store import MetadataStore
 from quorate.replication import replication
@@ -38,7 +38,7 @@ class HandStore(MetadataStore):
         self.submitted: list[AlterIsr] = []
         self._futures: list[asyncio.Future[Outcomes]] = []
 
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Outcomes:
+    async def _carry_out(self, commands: Sequence[Command], *, validate_only: bool) -> Outcomes:
         (command,) = commands
         assert isinstance(command, AlterIsr)
         assert not validate_only
@@ -56,7 +56,7 @@ class HandStore(MetadataStore):
             PartitionOutcome(topic_id=change.topic_id, topic=_NAME, partition=change.partition, error=error)
             for change, error in zip(changes, errors, strict=True)
         )
-        self._futures[number].set_result([Answer(partitions=outcomes)])
+        self._futures[number].set_result([PartitionOutcomes(outcomes)])
         await turns()
 
     async def refuse(self, number: int, error: ErrorCode) -> None:

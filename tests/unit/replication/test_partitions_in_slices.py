@@ -10,7 +10,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicName
 from quorate.kernel.turns import PER_TURN
 from quorate.metadata.core.commands import AlterTopicConfigs, ConfigChange, ConfigOperation, CreateTopic, DeleteTopic
-from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.decisions import CreatedTopic
 from quorate.metadata.core.records import PartitionChanged
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from quorate.replication import partition_roles
@@ -43,7 +43,7 @@ def run(scenario: Scenario) -> None:
     asyncio.run(on_a_node())
 
 
-async def create(node: SimulatedNode, count: int) -> "asyncio.Future[Answer]":
+async def create(node: SimulatedNode, count: int) -> "asyncio.Future[CreatedTopic]":
     """As far as the metadata: worker threads have not begun yet, and whoever asked still waits."""
     command = CreateTopic(name=ORDERS, partition_count=count, replication_factor=1)
     creation = asyncio.ensure_future(node.node.metadata.submit_one(command))

@@ -19,12 +19,14 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_DIRECTORY, BrokerEpoch, NodeId, is_same_directory
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
-from quorate.metadata.core.decisions import Decision
+from quorate.metadata.core.decisions import Decision, Done, RegisteredBroker, done
 from quorate.metadata.core.elections import ElectionRules, Elections
 from quorate.metadata.core.image import Broker, MetadataImage
 
 
-def register_broker(image: MetadataImage, rules: ElectionRules, command: c.RegisterBroker) -> Decision:
+def register_broker(
+    image: MetadataImage, rules: ElectionRules, command: c.RegisterBroker
+) -> Decision[RegisteredBroker]:
     """A new start of a broker: a new broker epoch, and a new leader epoch for every partition that it led.
 
     What it wrote before a crash may be lost in part, so its earlier self counts as lost first: others in sync are
@@ -38,7 +40,7 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
             f"Remove it from the cluster for good before it starts anew.",
         )
     if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
-        return Decision(broker_epoch=existing.broker_epoch)
+        return Decision(answer=RegisteredBroker(existing.broker_epoch))
     if not is_same_directory(image.former_directories.get(command.node_id, NO_DIRECTORY), command.directory_id):
         _check_nothing_waits_for(image, rules, command.node_id)
     elections = Elections(image, rules)
@@ -56,7 +58,7 @@ def register_broker(image: MetadataImage, rules: ElectionRules, command: c.Regis
         peer_address=command.peer_address,
         fenced=command.fenced,
     )
-    return Decision(records=(registered, *elections.edits.records()), broker_epoch=registered.broker_epoch)
+    return Decision(records=(registered, *elections.edits.records()), answer=RegisteredBroker(registered.broker_epoch))
 
 
 def _check_nothing_waits_for(image: MetadataImage, rules: ElectionRules, node: NodeId) -> None:
@@ -78,53 +80,53 @@ def _check_nothing_waits_for(image: MetadataImage, rules: ElectionRules, node: N
         )
 
 
-def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision:
+def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision[Done]:
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     if broker.is_live:
-        return Decision(broker_epoch=broker.broker_epoch)
+        return done()
     elections = Elections(image, rules)
     if not broker.in_controlled_shutdown:
         elections.gain(broker.node_id)
     unfenced = r.BrokerUnfenced(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
-    return Decision(records=(unfenced, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    return done(unfenced, *elections.edits.records())
 
 
-def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision:
+def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision[Done]:
     """A broker may be lost before it was unfenced: partitions that wait for it then stop waiting."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
     elections.lose(broker.node_id)
     fenced = r.BrokerFenced(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
     flag = () if broker.fenced else (fenced,)
-    return Decision(records=(*flag, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    return done(*flag, *elections.edits.records())
 
 
 def begin_controlled_shutdown(
     image: MetadataImage, rules: ElectionRules, command: c.BeginControlledShutdown
-) -> Decision:
+) -> Decision[Done]:
     """Sent again it tries again: a replica that has come into sync since then can take over."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
     elections.vacate(broker.node_id)
     started = r.BrokerShutdownStarted(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
     flag = () if broker.in_controlled_shutdown else (started,)
-    return Decision(records=(*flag, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    return done(*flag, *elections.edits.records())
 
 
-def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.ChangeBrokerRoom) -> Decision:
+def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.ChangeBrokerRoom) -> Decision[Done]:
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     if broker.has_room == command.has_room:
-        return Decision(broker_epoch=broker.broker_epoch)
+        return done()
     elections = Elections(image, rules)
     if command.has_room:
         elections.take_over_from_full(broker.node_id)
     else:
         elections.relieve(broker.node_id)
     changed = r.BrokerRoomChanged(node_id=broker.node_id, broker_epoch=broker.broker_epoch, has_room=command.has_room)
-    return Decision(records=(changed, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    return done(changed, *elections.edits.records())
 
 
-def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision:
+def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision[Done]:
     broker = _registered(image, command.node_id)
     held = image.replica_count(broker.node_id)
     if held and not command.even_with_replicas:
@@ -135,7 +137,7 @@ def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.Unr
     elections = Elections(image, rules)
     elections.lose(broker.node_id)
     removed = r.BrokerUnregistered(node_id=broker.node_id, broker_epoch=broker.broker_epoch)
-    return Decision(records=(removed, *elections.edits.records()), broker_epoch=broker.broker_epoch)
+    return done(removed, *elections.edits.records())
 
 
 def checked_broker(image: MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> Broker:

@@ -1,19 +1,42 @@
 """Commands and their answers as bytes, for the way to the quorum leader and back."""
 
 from collections.abc import Sequence
+from typing import TypeVar, assert_never
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import Offset
+from quorate.kernel.ids import BrokerEpoch, Offset, ProducerId
+from quorate.metadata.core import commands as c
 from quorate.metadata.core.commands import Command
-from quorate.metadata.core.decisions import Answer
+from quorate.metadata.core.decisions import (
+    Answer,
+    CreatedTopic,
+    Done,
+    Outcomes,
+    PartitionOutcome,
+    PartitionOutcomes,
+    ProducerIdBlock,
+    RegisteredBroker,
+)
+from quorate.metadata.core.image import Topic
+
+Field = TypeVar("Field")
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Every answer, as nodes of all versions have it."""
+
+    topic: Topic | None = None
+    producer_id: ProducerId | None = None
+    broker_epoch: BrokerEpoch | None = None
+    partitions: tuple[PartitionOutcome, ...] = ()
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Either an answer, or the error that refuses the command."""
 
-    answer: Answer | None = None
+    answer: _Answer | None = None
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
@@ -37,28 +60,60 @@ def decode_commands(payload: bytes) -> list[Command]:
     return _command_decoder.decode(payload)
 
 
-def encode_outcomes(outcomes: Sequence[Answer | KafkaError], version: Offset) -> bytes:
+def encode_outcomes(outcomes: Outcomes, version: Offset) -> bytes:
     """The records of a decision stay behind: they reach every node through the metadata log."""
-    return _encoder.encode(_Outcomes(version=version, outcomes=[_outcome(outcome) for outcome in outcomes]))
+    return _encoder.encode(_Outcomes(version=version, outcomes=[_encoded(outcome) for outcome in outcomes]))
 
 
-def decode_outcomes(payload: bytes) -> tuple[list[Answer | KafkaError], Offset]:
+def decode_outcomes(payload: bytes, commands: Sequence[Command]) -> tuple[Outcomes, Offset]:
+    """The outcomes of these commands."""
     decoded = _outcome_decoder.decode(payload)
-    return [_answer_or_error(outcome) for outcome in decoded.outcomes], decoded.version
+    pairs = zip(commands, decoded.outcomes, strict=True)
+    return [_decoded(command, outcome) for command, outcome in pairs], decoded.version
 
 
-def _outcome(outcome: Answer | KafkaError) -> _Outcome:
-    if isinstance(outcome, KafkaError):
-        return _Outcome(error=outcome.code, message=outcome.message)
-    return _Outcome(
-        answer=Answer(
-            topic=outcome.topic,
-            producer_id=outcome.producer_id,
-            broker_epoch=outcome.broker_epoch,
-            partitions=outcome.partitions,
-        )
-    )
+def _encoded(outcome: Answer | KafkaError) -> _Outcome:
+    match outcome:
+        case KafkaError(code=code, message=message):
+            return _Outcome(error=code, message=message)
+        case CreatedTopic(topic=topic):
+            return _Outcome(answer=_Answer(topic=topic))
+        case ProducerIdBlock(first=first):
+            return _Outcome(answer=_Answer(producer_id=first))
+        case RegisteredBroker(broker_epoch=broker_epoch):
+            return _Outcome(answer=_Answer(broker_epoch=broker_epoch))
+        case PartitionOutcomes(partitions=partitions):
+            return _Outcome(answer=_Answer(partitions=partitions))
+        case Done():
+            return _Outcome(answer=_Answer())
+        case _:
+            assert_never(outcome)
 
 
-def _answer_or_error(outcome: _Outcome) -> Answer | KafkaError:
-    return KafkaError(outcome.error, outcome.message) if outcome.answer is None else outcome.answer
+def _decoded(command: Command, outcome: _Outcome) -> Answer | KafkaError:
+    answer = outcome.answer
+    if answer is None:
+        return KafkaError(outcome.error, outcome.message)
+    match command:
+        case c.CreateTopic():
+            return CreatedTopic(_given(answer.topic))
+        case c.AllocateProducerIds():
+            return ProducerIdBlock(_given(answer.producer_id))
+        case c.RegisterBroker():
+            return RegisteredBroker(_given(answer.broker_epoch))
+        case (
+            c.AlterIsr()
+            | c.ElectLeaders()
+            | c.AlterPartitionReassignments()
+            | c.DrainBroker()
+            | c.RebalancePartitions()
+        ):
+            return PartitionOutcomes(answer.partitions)
+        case _:
+            return Done()
+
+
+def _given(field: Field | None) -> Field:
+    if field is None:
+        raise msgspec.ValidationError("an answer without what its command asks for")
+    return field

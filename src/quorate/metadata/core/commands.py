@@ -6,6 +6,7 @@ is not the same answer.
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Generic
 from uuid import UUID
 
 import msgspec
@@ -21,21 +22,29 @@ from quorate.kernel.ids import (
     TopicId,
     TopicName,
 )
+from quorate.metadata.core.decisions import (
+    AnswerT_co,
+    CreatedTopic,
+    Done,
+    PartitionOutcomes,
+    ProducerIdBlock,
+    RegisteredBroker,
+)
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from quorate.metadata.core.records import NO_INCARNATION
 
 
-class TaggedCommand(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", tag=True):
-    """Gives commands the tag that names them on their way to the quorum leader."""
+class TaggedCommand(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True, tag_field="command", tag=True):
+    """A command that is answered with an ``AnswerT_co``; the tag names it on its way to the quorum leader."""
 
 
-class FormCluster(TaggedCommand, frozen=True, kw_only=True):
+class FormCluster(TaggedCommand[Done], frozen=True, kw_only=True):
     """Give a new cluster its id, a new one where none is named. A cluster that has one keeps it."""
 
     cluster_id: str = ""
 
 
-class CreateTopic(TaggedCommand, frozen=True, kw_only=True):
+class CreateTopic(TaggedCommand[CreatedTopic], frozen=True, kw_only=True):
     """The one way in which partitions come to be, whoever asks: an admin client, auto-creation or the node itself.
 
     Counts of -1 take the cluster's defaults; ``assignments`` names replicas by hand instead of counts.
@@ -54,13 +63,13 @@ class CreateTopic(TaggedCommand, frozen=True, kw_only=True):
     topic_id: TopicId | None = None
 
 
-class DeleteTopic(TaggedCommand, frozen=True, kw_only=True):
+class DeleteTopic(TaggedCommand[Done], frozen=True, kw_only=True):
     """Sent again it is answered with UNKNOWN_TOPIC_ID, which says that it is done: no topic ever has that id again."""
 
     topic_id: TopicId
 
 
-class CreatePartitions(TaggedCommand, frozen=True, kw_only=True):
+class CreatePartitions(TaggedCommand[Done], frozen=True, kw_only=True):
     """Sent again it is answered with INVALID_PARTITIONS, as the topic already has ``total_count`` partitions."""
 
     name: TopicName
@@ -83,7 +92,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None = None
 
 
-class AlterTopicConfigs(TaggedCommand, frozen=True, kw_only=True):
+class AlterTopicConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
     """With ``replace_all``, overrides that no change names are taken away, as the older AlterConfigs has it."""
 
     name: TopicName
@@ -91,13 +100,13 @@ class AlterTopicConfigs(TaggedCommand, frozen=True, kw_only=True):
     replace_all: bool = False
 
 
-class AlterBrokerConfigs(TaggedCommand, frozen=True, kw_only=True):
+class AlterBrokerConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
     node_id: NodeId | None
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
 
 
-class AlterGroupConfigs(TaggedCommand, frozen=True, kw_only=True):
+class AlterGroupConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
     group_id: GroupId
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
@@ -109,20 +118,20 @@ class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
 
 
-class AlterClientQuota(TaggedCommand, frozen=True, kw_only=True):
+class AlterClientQuota(TaggedCommand[Done], frozen=True, kw_only=True):
     """Change the quotas of one entity, whose parts may come in any order."""
 
     entity: tuple[QuotaEntityPart, ...]
     changes: tuple[QuotaChange, ...]
 
 
-class AllocateProducerIds(TaggedCommand, frozen=True, kw_only=True):
+class AllocateProducerIds(TaggedCommand[ProducerIdBlock], frozen=True, kw_only=True):
     """Answered with the first id of a block that is this broker's alone; sent again, with that of another block."""
 
     count: int = 1000
 
 
-class RegisterBroker(TaggedCommand, frozen=True, kw_only=True):
+class RegisterBroker(TaggedCommand[RegisteredBroker], frozen=True, kw_only=True):
     """A broker process has started. Answered with its broker epoch, the same one however often it is sent."""
 
     node_id: NodeId
@@ -138,28 +147,28 @@ class RegisterBroker(TaggedCommand, frozen=True, kw_only=True):
     fenced: bool = True
 
 
-class UnfenceBroker(TaggedCommand, frozen=True, kw_only=True):
+class UnfenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
     """The broker has caught up with the metadata and may lead."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class FenceBroker(TaggedCommand, frozen=True, kw_only=True):
+class FenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
     """The broker's session is lost or its process died: whatever it leads gets another leader."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class BeginControlledShutdown(TaggedCommand, frozen=True, kw_only=True):
+class BeginControlledShutdown(TaggedCommand[Done], frozen=True, kw_only=True):
     """The broker is about to stop: its leaderships move away while it still runs, and it gets no new ones."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class ChangeBrokerRoom(TaggedCommand, frozen=True, kw_only=True):
+class ChangeBrokerRoom(TaggedCommand[Done], frozen=True, kw_only=True):
     """The broker's disk is full, so that replicas with room take over what they can, or it takes records again."""
 
     node_id: NodeId
@@ -173,7 +182,7 @@ class LedPartition(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: LeaderEpoch
 
 
-class ResignLeadership(TaggedCommand, frozen=True, kw_only=True):
+class ResignLeadership(TaggedCommand[Done], frozen=True, kw_only=True):
     """A leader cannot serve what lies on its disk as well as another replica in sync can: elect one, if there is any.
 
     Sent again it changes nothing: the leader epochs are others then.
@@ -184,7 +193,7 @@ class ResignLeadership(TaggedCommand, frozen=True, kw_only=True):
     partitions: tuple[LedPartition, ...]
 
 
-class UnregisterBroker(TaggedCommand, frozen=True, kw_only=True):
+class UnregisterBroker(TaggedCommand[Done], frozen=True, kw_only=True):
     """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
 
     node_id: NodeId
@@ -208,7 +217,7 @@ class IsrChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     new_isr: tuple[IsrMember, ...]
 
 
-class AlterIsr(TaggedCommand, frozen=True, kw_only=True):
+class AlterIsr(TaggedCommand[PartitionOutcomes], frozen=True, kw_only=True):
     """A partition leader proposes in-sync sets; each partition has its own outcome, in the order of the changes.
 
     Sent again it is answered with INVALID_UPDATE_VERSION and the state that the first time gave.
@@ -233,7 +242,7 @@ class ElectionKind(IntEnum):
     UNCLEAN = 1
 
 
-class ElectLeaders(TaggedCommand, frozen=True, kw_only=True):
+class ElectLeaders(TaggedCommand[PartitionOutcomes], frozen=True, kw_only=True):
     """Without partitions it concerns all of them, and only those that needed an election are reported."""
 
     kind: ElectionKind
@@ -248,18 +257,18 @@ class PartitionReassignment(msgspec.Struct, frozen=True, kw_only=True, gc=False)
     replicas: tuple[NodeId, ...] | None
 
 
-class AlterPartitionReassignments(TaggedCommand, frozen=True, kw_only=True):
+class AlterPartitionReassignments(TaggedCommand[PartitionOutcomes], frozen=True, kw_only=True):
     reassignments: tuple[PartitionReassignment, ...]
     allow_replication_factor_change: bool = True
 
 
-class DrainBroker(TaggedCommand, frozen=True, kw_only=True):
+class DrainBroker(TaggedCommand[PartitionOutcomes], frozen=True, kw_only=True):
     """Move every replica of the broker elsewhere, so that it can be removed."""
 
     node_id: NodeId
 
 
-class RebalancePartitions(TaggedCommand, frozen=True, kw_only=True):
+class RebalancePartitions(TaggedCommand[PartitionOutcomes], frozen=True, kw_only=True):
     """Even out replicas and leaders over the brokers, moving as little data as that takes."""
 
     #: The most replicas whose data is moved; None for as many as it takes.

@@ -22,7 +22,7 @@ from quorate.metadata.core.brokers import (
 )
 from quorate.metadata.core.client_quotas import decide_client_quota
 from quorate.metadata.core.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
-from quorate.metadata.core.decisions import Decision, Outcomes
+from quorate.metadata.core.decisions import Answer, Decision, Done, Outcomes, ProducerIdBlock, done
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.elections import ElectionRules, decide_elections
 from quorate.metadata.core.image import MetadataImage
@@ -46,9 +46,6 @@ _ContentCommand = (
 _TOPICS_PER_UNIT = 50
 
 
-__all__ = ["Controller", "Decision"]
-
-
 class Controller:
     def __init__(
         self,
@@ -62,7 +59,7 @@ class Controller:
 
     def decide(
         self, image: MetadataImage, command: c.Command, *, quorum_leader: QuorumLeader | None = None
-    ) -> Decision:
+    ) -> Decision[Answer]:
         """The records that carry the command out. The quorum leader matters to the policy that favours it, only."""
         favoured = quorum_leader if self._leader_placement is LeaderPlacement.QUORUM_LEADER else None
         rules = ElectionRules(view=self._view, favoured=favoured)
@@ -105,13 +102,15 @@ class Controller:
             except KafkaError as error:
                 outcomes.append(error)
                 continue
-            outcomes.append(decision)
+            outcomes.append(decision.answer)
             records.extend(decision.records)
             if decision.records and number < len(commands):
                 draft, _ = draft.replay(decision.records, draft.version)
         return outcomes, records
 
-    def _decide_contents(self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand") -> Decision:
+    def _decide_contents(
+        self, image: MetadataImage, rules: ElectionRules, command: "_ContentCommand"
+    ) -> Decision[Answer]:
         """Commands about the cluster's contents, not its nodes."""
         match command:
             case c.FormCluster(cluster_id=cluster_id):
@@ -123,28 +122,29 @@ class Controller:
             case c.CreatePartitions():
                 return create_partitions(image, rules, command)
             case c.AlterTopicConfigs():
-                return Decision(records=decide_topic_configs(image, rules, command))
+                return done(*decide_topic_configs(image, rules, command))
             case c.AlterBrokerConfigs():
-                return Decision(records=decide_broker_configs(image, self._view, command))
+                return done(*decide_broker_configs(image, self._view, command))
             case c.AlterGroupConfigs():
-                return Decision(records=decide_group_configs(image, self._view, command))
+                return done(*decide_group_configs(image, self._view, command))
             case c.AlterClientQuota():
-                return Decision(records=decide_client_quota(image, command))
+                return done(*decide_client_quota(image, command))
             case c.AllocateProducerIds(count=count):
                 return _allocate_producer_ids(image, count)
             case _:
                 assert_never(command)
 
 
-def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision:
+def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision[Done]:
     if image.cluster_id:
-        return Decision()
-    return Decision(records=(r.ClusterFormed(cluster_id=cluster_id),))
+        return done()
+    return done(r.ClusterFormed(cluster_id=cluster_id))
 
 
-def _allocate_producer_ids(image: MetadataImage, count: int) -> Decision:
+def _allocate_producer_ids(image: MetadataImage, count: int) -> Decision[ProducerIdBlock]:
     first = image.next_producer_id
-    return Decision(records=(r.ProducerIdsAllocated(next_producer_id=ProducerId(first + count)),), producer_id=first)
+    records = (r.ProducerIdsAllocated(next_producer_id=ProducerId(first + count)),)
+    return Decision(records=records, answer=ProducerIdBlock(first))
 
 
 def cost_of(image: MetadataImage, commands: Sequence[c.Command]) -> int:

@@ -4,6 +4,8 @@
 whatever the number of its edits, and its epochs are computed here and only here.
 """
 
+from typing import Generic, TypeVar
+
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -25,18 +27,42 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: PartitionState | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a decision that the submitter of the command gets, on whichever node it is."""
-
-    topic: Topic | None = None
-    #: The first id of a producer id block.
-    producer_id: ProducerId | None = None
-    broker_epoch: BrokerEpoch | None = None
-    partitions: tuple[PartitionOutcome, ...] = ()
+class Done(msgspec.Struct, frozen=True):
+    """The answer to a command that asks for nothing but to be carried out."""
 
 
-class Decision(Answer, frozen=True, kw_only=True):
+class CreatedTopic(msgspec.Struct, frozen=True):
+    topic: Topic
+
+
+class ProducerIdBlock(msgspec.Struct, frozen=True):
+    first: ProducerId
+
+
+class RegisteredBroker(msgspec.Struct, frozen=True):
+    broker_epoch: BrokerEpoch
+
+
+class PartitionOutcomes(msgspec.Struct, frozen=True):
+    """One for each partition that the command named or, where it named none, for each that it changed."""
+
+    partitions: tuple[PartitionOutcome, ...]
+
+
+#: The part of a decision that the submitter of the command gets, on whichever node it is.
+Answer = Done | CreatedTopic | ProducerIdBlock | RegisteredBroker | PartitionOutcomes
+AnswerT_co = TypeVar("AnswerT_co", bound=Answer, covariant=True)
+
+_DONE = Done()
+
+
+class Decision(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     records: tuple[AnyRecord, ...] = ()
+    answer: AnswerT_co
+
+
+def done(*records: AnyRecord) -> Decision[Done]:
+    return Decision(records=records, answer=_DONE)
 
 
 #: Of each of several commands, in their order.

@@ -11,7 +11,14 @@ import msgspec
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, NO_TOPIC_ID, NodeId, QuorumLeader
 from quorate.metadata.core.commands import ElectionKind, ElectLeaders, PartitionName
-from quorate.metadata.core.decisions import Decision, PartitionEdits, PartitionOutcome, failed, succeeded
+from quorate.metadata.core.decisions import (
+    Decision,
+    PartitionEdits,
+    PartitionOutcome,
+    PartitionOutcomes,
+    failed,
+    succeeded,
+)
 from quorate.metadata.core.effective_configs import BrokerView, topic_entries
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.image_parts import without
@@ -197,14 +204,14 @@ def elect_leaderless(image: MetadataImage, rules: ElectionRules, topic: Topic) -
     return elections.edits.records()
 
 
-def decide_elections(image: MetadataImage, rules: ElectionRules, command: ElectLeaders) -> Decision:
+def decide_elections(image: MetadataImage, rules: ElectionRules, command: ElectLeaders) -> Decision[PartitionOutcomes]:
     elections = Elections(image, rules)
     outcomes = []
     for wanted in _all_partitions(image) if command.partitions is None else command.partitions:
         outcome = _elect(image, rules, elections, command.kind, wanted)
         if command.partitions is not None or outcome.error is not ErrorCode.ELECTION_NOT_NEEDED:
             outcomes.append(outcome)
-    return Decision(records=elections.edits.records(), partitions=tuple(outcomes))
+    return Decision(records=elections.edits.records(), answer=PartitionOutcomes(tuple(outcomes)))
 
 
 def _elect(

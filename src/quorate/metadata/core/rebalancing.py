@@ -14,7 +14,7 @@ from quorate.metadata.core.commands import (
     PartitionReassignment,
     RebalancePartitions,
 )
-from quorate.metadata.core.decisions import Decision
+from quorate.metadata.core.decisions import Decision, PartitionOutcomes
 from quorate.metadata.core.elections import ElectionRules
 from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
@@ -22,14 +22,16 @@ from quorate.metadata.core.placement import PlacementLoad
 from quorate.metadata.core.replica_changes import decide_reassignments
 
 
-def decide_drain(image: MetadataImage, rules: ElectionRules, command: DrainBroker) -> Decision:
+def decide_drain(image: MetadataImage, rules: ElectionRules, command: DrainBroker) -> Decision[PartitionOutcomes]:
     if command.node_id not in image.brokers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {command.node_id} is not registered.")
     plan = drain_plan(image, command.node_id)
     return decide_reassignments(image, rules, AlterPartitionReassignments(reassignments=plan))
 
 
-def decide_rebalance(image: MetadataImage, rules: ElectionRules, command: RebalancePartitions) -> Decision:
+def decide_rebalance(
+    image: MetadataImage, rules: ElectionRules, command: RebalancePartitions
+) -> Decision[PartitionOutcomes]:
     plan = rebalance_plan(image, max_moves=command.max_moves)
     return decide_reassignments(image, rules, AlterPartitionReassignments(reassignments=plan))
 

@@ -24,13 +24,24 @@ from quorate.metadata.core.commands import (
     PartitionReassignment,
     ResignLeadership,
 )
-from quorate.metadata.core.decisions import Decision, PartitionOutcome, failed, succeeded
+from quorate.metadata.core.decisions import (
+    Answer,
+    Decision,
+    Done,
+    PartitionOutcome,
+    PartitionOutcomes,
+    done,
+    failed,
+    succeeded,
+)
 from quorate.metadata.core.elections import ElectionRules, Elections
 from quorate.metadata.core.image import MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.image_parts import without
 
 
-def decide_for_leader(image: MetadataImage, rules: ElectionRules, command: AlterIsr | ResignLeadership) -> Decision:
+def decide_for_leader(
+    image: MetadataImage, rules: ElectionRules, command: AlterIsr | ResignLeadership
+) -> Decision[Answer]:
     """A request of a partition leader: changes of in-sync sets, or to give up leaderships."""
     checked_broker(image, command.node_id, command.broker_epoch)
     if isinstance(command, ResignLeadership):
@@ -38,7 +49,7 @@ def decide_for_leader(image: MetadataImage, rules: ElectionRules, command: Alter
     return _decide_isr_changes(image, rules, command)
 
 
-def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: ResignLeadership) -> Decision:
+def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: ResignLeadership) -> Decision[Done]:
     """Partitions that have another leader by now, or were deleted, are passed over."""
     elections = Elections(image, rules)
     for led in command.partitions:
@@ -48,13 +59,13 @@ def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: Res
             continue
         if state.leader == command.node_id and state.leader_epoch == led.leader_epoch:
             elections.resign(TopicIdPartition(topic.topic_id, topic.name, led.partition))
-    return Decision(records=elections.edits.records())
+    return done(*elections.edits.records())
 
 
-def _decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: AlterIsr) -> Decision:
+def _decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: AlterIsr) -> Decision[PartitionOutcomes]:
     elections = Elections(image, rules)
     outcomes = tuple(_decide_isr_change(image, elections, command.node_id, change) for change in command.changes)
-    return Decision(records=elections.edits.records(), partitions=outcomes)
+    return Decision(records=elections.edits.records(), answer=PartitionOutcomes(outcomes))
 
 
 def _decide_isr_change(
@@ -126,13 +137,15 @@ def _handed_over(image: MetadataImage, elections: Elections, state: PartitionSta
     return msgspec.structs.replace(state, isr=isr, leader=leader)
 
 
-def decide_reassignments(image: MetadataImage, rules: ElectionRules, command: AlterPartitionReassignments) -> Decision:
+def decide_reassignments(
+    image: MetadataImage, rules: ElectionRules, command: AlterPartitionReassignments
+) -> Decision[PartitionOutcomes]:
     elections = Elections(image, rules)
     outcomes = tuple(
         _decide_reassignment(image, elections, wanted, resizing_allowed=command.allow_replication_factor_change)
         for wanted in command.reassignments
     )
-    return Decision(records=elections.edits.records(), partitions=outcomes)
+    return Decision(records=elections.edits.records(), answer=PartitionOutcomes(outcomes))
 
 
 def completed(elections: Elections, state: PartitionState) -> PartitionState:

@@ -12,7 +12,7 @@ from quorate.kernel.topic_names import can_collide, check_new_topic_name, collis
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
 from quorate.metadata.core.config_definitions import find_definition
-from quorate.metadata.core.decisions import Decision
+from quorate.metadata.core.decisions import CreatedTopic, Decision, Done, done
 from quorate.metadata.core.effective_configs import broker_value
 from quorate.metadata.core.elections import ElectionRules, first_candidate
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
@@ -25,11 +25,11 @@ MAX_PARTITIONS_PER_TOPIC = 10_000
 
 def create_topic(
     image: MetadataImage, rules: ElectionRules, command: c.CreateTopic, new_uuid: Callable[[], UUID]
-) -> Decision:
+) -> Decision[CreatedTopic]:
     name = check_new_topic_name(command.name)
     existing = image.topics.get(name)
     if existing is not None and existing.topic_id == command.topic_id:
-        return Decision(topic=existing)
+        return Decision(answer=CreatedTopic(existing))
     _check_new_name(image, name)
     if command.topic_id is not None and command.topic_id in image.topic_names:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The topic id {command.topic_id} names another topic.")
@@ -43,18 +43,17 @@ def create_topic(
             *changed,
             *(r.TopicConfigChanged(topic_id=topic_id, key=key, value=value) for key, value in configs.items()),
         ),
-        topic=Topic(name=name, topic_id=topic_id, partitions=_states(changed), configs=configs),
+        answer=CreatedTopic(Topic(name=name, topic_id=topic_id, partitions=_states(changed), configs=configs)),
     )
 
 
-def delete_topic(image: MetadataImage, topic_id: TopicId) -> Decision:
-    topic = image.topic_by_id(topic_id)
-    if topic is None:
+def delete_topic(image: MetadataImage, topic_id: TopicId) -> Decision[Done]:
+    if image.topic_by_id(topic_id) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    return Decision(records=(r.TopicDeleted(topic_id=topic_id),), topic=topic)
+    return done(r.TopicDeleted(topic_id=topic_id))
 
 
-def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.CreatePartitions) -> Decision:
+def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.CreatePartitions) -> Decision[Done]:
     topic = image.topics.get(command.name)
     if topic is None or is_reserved(command.name):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")
@@ -74,7 +73,7 @@ def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.Cre
             )
         _check_placements(image, placements, factor)
     changed = _new_partitions(image, topic.name, topic.topic_id, existing, placements, favoured=rules.favoured)
-    return Decision(records=changed, topic=topic)
+    return done(*changed)
 
 
 def _placements(image: MetadataImage, rules: ElectionRules, command: c.CreateTopic) -> Sequence[tuple[NodeId, ...]]:

@@ -1,6 +1,7 @@
 """A small cluster's metadata for tests: commands go in, images come out."""
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 from uuid import UUID
 
 from quorate.kernel.errors import KafkaError
@@ -15,10 +16,11 @@ from quorate.metadata.core.commands import (
     IsrChange,
     IsrMember,
     RegisterBroker,
+    TaggedCommand,
     UnfenceBroker,
 )
-from quorate.metadata.core.controller import Controller, Decision
-from quorate.metadata.core.decisions import PartitionOutcome
+from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.decisions import AnswerT_co, Decision, Done, PartitionOutcome, RegisteredBroker
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.placement import LeaderPlacement
@@ -57,11 +59,11 @@ class Cluster:
         self.controller = Controller(self.view, self.new_uuid, LeaderPlacement.QUORUM_LEADER)
         self.quorum_leader = QuorumLeader(NodeId(node), Term(3))
 
-    def do(self, command: Command) -> Decision:
-        decision = self.controller.decide(self.image, command, quorum_leader=self.quorum_leader)
+    def do(self, command: TaggedCommand[AnswerT_co]) -> Decision[AnswerT_co]:
+        decision = self.controller.decide(self.image, cast(Command, command), quorum_leader=self.quorum_leader)
         version = Offset(self.image.version + len(decision.records))
         self.image, self.delta = self.image.replay(decision.records, version)
-        return decision
+        return cast(Decision[AnswerT_co], decision)
 
     def refusal(self, command: Command) -> KafkaError | None:
         """The error that refuses the command; None if it was carried out."""
@@ -73,7 +75,7 @@ class Cluster:
 
     def register(
         self, node: int, *, rack: str | None = None, fenced: bool = False, start: int = 0, folder: int = 0
-    ) -> Decision:
+    ) -> Decision[RegisteredBroker]:
         return self.do(
             RegisterBroker(
                 node_id=NodeId(node),
@@ -87,16 +89,16 @@ class Cluster:
             )
         )
 
-    def fence(self, node: int) -> Decision:
+    def fence(self, node: int) -> Decision[Done]:
         return self.do(FenceBroker(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def unfence(self, node: int) -> Decision:
+    def unfence(self, node: int) -> Decision[Done]:
         return self.do(UnfenceBroker(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def shut_down(self, node: int) -> Decision:
+    def shut_down(self, node: int) -> Decision[Done]:
         return self.do(BeginControlledShutdown(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def change_room(self, node: int, *, has_room: bool) -> Decision:
+    def change_room(self, node: int, *, has_room: bool) -> Decision[Done]:
         return self.do(ChangeBrokerRoom(node_id=NodeId(node), broker_epoch=self.epoch(node), has_room=has_room))
 
     def epoch(self, node: int) -> BrokerEpoch:
@@ -135,4 +137,4 @@ class Cluster:
     def alter_isr(self, *changes: IsrChange, leader: int | None = None) -> PartitionOutcome:
         """Propose as the leader of the first partition; returns the outcome of the first change."""
         node = self.state(changes[0].partition).leader if leader is None else NodeId(leader)
-        return self.do(AlterIsr(node_id=node, broker_epoch=self.epoch(node), changes=changes)).partitions[0]
+        return self.do(AlterIsr(node_id=node, broker_epoch=self.epoch(node), changes=changes)).answer.partitions[0]

@@ -20,6 +20,7 @@ from quorate.metadata.core.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from quorate.metadata.core.decisions import RegisteredBroker
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.records import decode_record
 from quorate.metadata.core.snapshot import decode_image, encode_image
@@ -30,7 +31,7 @@ SEVEN = NodeId(7)
 
 def test_a_broker_of_a_cluster_starts_fenced_and_is_live_once_it_has_caught_up() -> None:
     cluster = Cluster(nodes=())
-    epoch = cluster.register(7, fenced=True, start=1).broker_epoch
+    epoch = cluster.register(7, fenced=True, start=1).answer.broker_epoch
     broker = cluster.image.brokers[SEVEN]
     assert (broker.broker_epoch, broker.fenced, broker.peer_address) == (epoch, True, "host-7:9093")
     assert not cluster.image.live_brokers
@@ -45,8 +46,8 @@ def test_a_repeated_registration_gets_the_same_epoch_and_changes_nothing() -> No
     cluster = Cluster(nodes=())
     first = cluster.register(7, start=1)
     again = cluster.register(7, start=1)
-    assert (again.broker_epoch, again.records) == (first.broker_epoch, ())
-    assert cluster.register(7, start=2).broker_epoch != first.broker_epoch
+    assert (again.answer.broker_epoch, again.records) == (first.answer.broker_epoch, ())
+    assert cluster.register(7, start=2).answer.broker_epoch != first.answer.broker_epoch
 
 
 def test_a_broker_that_lost_its_data_folder_is_refused_until_it_was_removed() -> None:
@@ -114,7 +115,8 @@ def test_broker_epochs_only_grow_even_when_the_newest_broker_has_gone() -> None:
             cluster.image, RegisterBroker(node_id=SEVEN, host="h", port=1, fenced=False)
         )
         cluster.image, _ = cluster.image.replay(decision.records, cluster.image.version)
-        epochs.append(decision.broker_epoch)
+        assert isinstance(decision.answer, RegisteredBroker)
+        epochs.append(decision.answer.broker_epoch)
         if start % 2:
             removal = cluster.controller.decide(cluster.image, UnregisterBroker(node_id=SEVEN))
             cluster.image, _ = cluster.image.replay(removal.records, cluster.image.version)

@@ -25,7 +25,7 @@ def test_a_restarted_broker_has_a_new_broker_epoch_and_its_partitions_a_new_lead
 
 def test_producer_id_blocks_never_overlap() -> None:
     cluster = Cluster()
-    blocks = [cluster.do(AllocateProducerIds(count=1000)).producer_id for _ in range(3)]
+    blocks = [cluster.do(AllocateProducerIds(count=1000)).answer.first for _ in range(3)]
     assert blocks == [0, 1000, 2000]
 
 

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
@@ -18,7 +19,7 @@ from quorate.kernel.ids import (
 )
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands, decode_outcomes, encode_commands, encode_outcomes
-from quorate.metadata.core.decisions import Answer, Decision
+from quorate.metadata.core.decisions import Done, Outcomes, PartitionOutcomes, ProducerIdBlock, RegisteredBroker
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from tests.unit.metadata.core.cluster import Cluster
 
@@ -92,26 +93,43 @@ def test_a_command_arrives_as_it_was_sent(command: c.Command) -> None:
 
 def test_answers_arrive_without_their_records_and_errors_with_code_and_message() -> None:
     cluster = Cluster()
-    created = cluster.do(c.CreateTopic(name="orders", partition_count=3, replication_factor=3))
-    isr = cluster.do(c.AlterIsr(node_id=SEVEN, broker_epoch=cluster.epoch(7), changes=(cluster.isr_change((7,), 0),)))
-    outcomes: list[Decision | KafkaError] = [
-        created,
+    create = c.CreateTopic(name="orders", partition_count=3, replication_factor=3)
+    created = cluster.do(create)
+    alter = c.AlterIsr(node_id=SEVEN, broker_epoch=cluster.epoch(7), changes=(cluster.isr_change((7,), 0),))
+    isr = cluster.do(alter)
+    register = c.RegisterBroker(node_id=SEVEN, host="h", port=1)
+    allocate = c.AllocateProducerIds(count=5)
+    commands: list[c.Command] = [create, create, create, alter, register, allocate, c.DrainBroker(node_id=SEVEN)]
+    commands.append(c.FormCluster())
+    answers: Outcomes = [created.answer, isr.answer, RegisteredBroker(EPOCH), ProducerIdBlock(ProducerId(4))]
+    outcomes: Outcomes = [
+        created.answer,
         KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
         KafkaError(ErrorCode.NOT_CONTROLLER),
-        isr,
-        Decision(producer_id=ProducerId(4), broker_epoch=EPOCH),
+        *answers[1:],
+        PartitionOutcomes(()),
+        Done(),
     ]
 
-    received, version = decode_outcomes(encode_outcomes(outcomes, Offset(12)))
+    received, version = decode_outcomes(encode_outcomes(outcomes, Offset(12)), commands)
 
     assert version == 12
-    assert [received[0], received[3], received[4]] == [
-        Answer(topic=created.topic),
-        Answer(partitions=isr.partitions),
-        Answer(producer_id=ProducerId(4), broker_epoch=EPOCH),
-    ]
+    assert [received[0], *received[3:]] == [*answers, PartitionOutcomes(()), Done()]
     refusals = [refusal for refusal in received if isinstance(refusal, KafkaError)]
     assert [(refusal.code, refusal.message) for refusal in refusals] == [
         (ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
         (ErrorCode.NOT_CONTROLLER, None),
+    ]
+
+
+def test_answers_have_the_layout_that_nodes_of_all_versions_read() -> None:
+    outcomes: Outcomes = [RegisteredBroker(EPOCH), ProducerIdBlock(ProducerId(4)), Done()]
+    absent: dict[str, object] = {"topic": None, "producer_id": None, "broker_epoch": None, "partitions": []}
+
+    decoded = msgspec.msgpack.decode(encode_outcomes(outcomes, Offset(12)))
+
+    assert [outcome["answer"] for outcome in decoded["outcomes"]] == [
+        {**absent, "broker_epoch": EPOCH},
+        {**absent, "producer_id": 4},
+        absent,
     ]

@@ -171,7 +171,7 @@ def test_an_election_of_all_reports_only_those_that_needed_one() -> None:
     cluster.fence(7)
     cluster.unfence(7)
     cluster.alter_isr(cluster.isr_change((100, 7)))
-    outcomes = cluster.do(ElectLeaders(kind=ElectionKind.PREFERRED, partitions=None)).partitions
+    outcomes = cluster.do(ElectLeaders(kind=ElectionKind.PREFERRED, partitions=None)).answer.partitions
     assert [(outcome.partition, outcome.error) for outcome in outcomes] == [
         (0, ErrorCode.NONE),
         (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
@@ -220,4 +220,4 @@ def test_the_quorum_leader_means_nothing_to_partitions_under_the_default_policy(
 
 
 def _elect(cluster: Cluster, kind: ElectionKind, *partitions: PartitionName) -> list[ErrorCode]:
-    return [outcome.error for outcome in cluster.do(ElectLeaders(kind=kind, partitions=partitions)).partitions]
+    return [outcome.error for outcome in cluster.do(ElectLeaders(kind=kind, partitions=partitions)).answer.partitions]

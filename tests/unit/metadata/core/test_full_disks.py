@@ -66,7 +66,7 @@ def test_a_full_broker_does_not_join_an_in_sync_set() -> None:
 
     refused = AlterIsr(node_id=NodeId(7), broker_epoch=cluster.epoch(7), changes=(cluster.isr_change((7, 100)),))
 
-    assert cluster.do(refused).partitions[0].error is ErrorCode.INELIGIBLE_REPLICA
+    assert cluster.do(refused).answer.partitions[0].error is ErrorCode.INELIGIBLE_REPLICA
     cluster.change_room(100, has_room=True)
     assert cluster.alter_isr(cluster.isr_change((7, 100))).error is ErrorCode.NONE
 
@@ -78,7 +78,7 @@ def test_leaders_do_not_go_back_to_a_full_broker() -> None:
     cluster.change_room(7, has_room=False)
 
     assert preferred_leader_imbalance(cluster.image) == ()
-    outcome = cluster.do(ElectLeaders(kind=ElectionKind.PREFERRED, partitions=(FIRST,))).partitions[0]
+    outcome = cluster.do(ElectLeaders(kind=ElectionKind.PREFERRED, partitions=(FIRST,))).answer.partitions[0]
     assert outcome.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
     cluster.change_room(7, has_room=True)

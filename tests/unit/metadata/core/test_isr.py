@@ -36,7 +36,7 @@ def test_each_partition_of_a_batch_has_its_own_outcome() -> None:
     cluster = Cluster()
     cluster.create((7, 100), (100, 7), (7, 4001))
     changes = (cluster.isr_change((7,), 0), cluster.isr_change((100,), 1), cluster.isr_change((7,), 2))
-    outcomes = cluster.do(AlterIsr(node_id=NodeId(7), broker_epoch=cluster.epoch(7), changes=changes)).partitions
+    outcomes = cluster.do(AlterIsr(node_id=NodeId(7), broker_epoch=cluster.epoch(7), changes=changes)).answer.partitions
     assert [outcome.error for outcome in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -50,11 +50,11 @@ def test_a_proposal_made_on_an_older_state_is_refused_even_within_one_batch() ->
     first, second = cluster.isr_change((7, 100)), cluster.isr_change((7, 4001))
     command = AlterIsr(node_id=NodeId(7), broker_epoch=cluster.epoch(7), changes=(first, second))
 
-    outcomes = cluster.do(command).partitions
+    outcomes = cluster.do(command).answer.partitions
     assert [outcome.error for outcome in outcomes] == [ErrorCode.NONE, ErrorCode.INVALID_UPDATE_VERSION]
     assert outcomes[1].state == cluster.state()
 
-    assert [o.error for o in cluster.do(command).partitions] == [ErrorCode.INVALID_UPDATE_VERSION] * 2
+    assert [o.error for o in cluster.do(command).answer.partitions] == [ErrorCode.INVALID_UPDATE_VERSION] * 2
     assert cluster.state().isr == (7, 100)
 
 
@@ -118,7 +118,7 @@ def test_unknown_partitions_are_refused() -> None:
         msgspec.structs.replace(proposal, partition=PartitionIndex(1)),
     )
     command = AlterIsr(node_id=NodeId(7), broker_epoch=cluster.epoch(7), changes=changes)
-    assert [outcome.error for outcome in cluster.do(command).partitions] == [
+    assert [outcome.error for outcome in cluster.do(command).answer.partitions] == [
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]

@@ -26,7 +26,7 @@ def reassign(cluster: Cluster, replicas: tuple[int, ...] | None, *, resize: bool
     target = None if replicas is None else tuple(map(NodeId, replicas))
     wanted = PartitionReassignment(topic=ORDERS, partition=PartitionIndex(0), replicas=target)
     command = AlterPartitionReassignments(reassignments=(wanted,), allow_replication_factor_change=resize)
-    (outcome,) = cluster.do(command).partitions
+    (outcome,) = cluster.do(command).answer.partitions
     return outcome
 
 
@@ -171,6 +171,6 @@ def test_unknown_partitions_are_refused_and_not_listed() -> None:
             PartitionReassignment(topic=name.topic, partition=name.partition, replicas=None) for name in names
         )
     )
-    outcomes = cluster.do(command).partitions
+    outcomes = cluster.do(command).answer.partitions
     assert [outcome.error for outcome in outcomes] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert list_reassignments(cluster.image, names) == ()

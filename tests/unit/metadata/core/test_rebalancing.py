@@ -89,10 +89,10 @@ def test_a_drained_broker_holds_nothing_and_can_be_removed() -> None:
     cluster = Cluster(nodes=(7, 100, 4001, 5))
     cluster.do(CreateTopic(name="orders", partition_count=12, replication_factor=3))
 
-    outcomes = cluster.do(DrainBroker(node_id=NodeId(7))).partitions
+    outcomes = cluster.do(DrainBroker(node_id=NodeId(7))).answer.partitions
     assert {outcome.error for outcome in outcomes} == {ErrorCode.NONE}
     again = cluster.do(DrainBroker(node_id=NodeId(7)))
-    assert (again.records, again.partitions) == ((), ())
+    assert (again.records, again.answer.partitions) == ((), ())
     settle(cluster)
 
     assert cluster.image.replica_count(NodeId(7)) == 0

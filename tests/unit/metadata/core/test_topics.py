@@ -25,7 +25,7 @@ def test_a_created_topic_has_an_id_and_a_leader_for_every_partition() -> None:
     decision = cluster.do(CreateTopic(name="orders", partition_count=6, replication_factor=2))
 
     topic = cluster.image.topics[ORDERS]
-    assert decision.topic == topic
+    assert decision.answer.topic == topic
     assert cluster.image.topic_by_id(topic.topic_id) is topic
     assert sorted(topic.partitions) == list(range(6))
     for index, state in topic.partitions.items():
@@ -63,8 +63,7 @@ def test_a_missing_partition_has_no_made_up_leader() -> None:
 
 def test_counts_that_are_left_open_take_the_cluster_defaults() -> None:
     cluster = Cluster(num_partitions="5", default_replication_factor="2")
-    topic = cluster.do(CreateTopic(name="orders")).topic
-    assert topic is not None
+    topic = cluster.do(CreateTopic(name="orders")).answer.topic
     assert len(topic.partitions) == 5
     assert len(topic.partitions[PartitionIndex(0)].replicas) == 2
 
@@ -75,16 +74,14 @@ def test_an_internal_topic_makes_do_with_the_brokers_there_are() -> None:
         CreateTopic(
             name="__consumer_offsets", partition_count=4, replication_factor=3, replication_factor_is_upper_bound=True
         )
-    ).topic
-    assert topic is not None
+    ).answer.topic
     assert topic.partitions[PartitionIndex(3)].replicas == (7,)
 
 
 def test_replicas_can_be_named_by_hand() -> None:
     cluster = Cluster()
     assignments = {PartitionIndex(0): (NodeId(100), NodeId(7)), PartitionIndex(1): (NodeId(4001), NodeId(100))}
-    topic = cluster.do(CreateTopic(name="orders", assignments=assignments)).topic
-    assert topic is not None
+    topic = cluster.do(CreateTopic(name="orders", assignments=assignments)).answer.topic
     assert {index: state.replicas for index, state in topic.partitions.items()} == assignments
     assert topic.partitions[PartitionIndex(0)].leader == 100
 
@@ -170,16 +167,14 @@ def test_partitions_are_only_ever_added_to_a_topic_that_exists(name: str, count:
 
 def test_a_topic_made_again_is_another_topic() -> None:
     cluster = Cluster()
-    first = cluster.do(CreateTopic(name="orders", partition_count=1, configs={"retention.ms": "1"})).topic
-    assert first is not None
+    first = cluster.do(CreateTopic(name="orders", partition_count=1, configs={"retention.ms": "1"})).answer.topic
     cluster.do(DeleteTopic(topic_id=first.topic_id))
     assert cluster.delta.deleted_topics == (first,)
     assert cluster.image.topic_by_id(first.topic_id) is None
     assert ORDERS not in cluster.image.topics
 
-    second = cluster.do(CreateTopic(name="orders", partition_count=1)).topic
+    second = cluster.do(CreateTopic(name="orders", partition_count=1)).answer.topic
 
-    assert second is not None
     assert second.topic_id != first.topic_id
     assert second.configs == {}
     assert refused(cluster, DeleteTopic(topic_id=first.topic_id)) == ErrorCode.UNKNOWN_TOPIC_ID
@@ -191,9 +186,8 @@ def test_a_retried_creation_with_its_topic_id_succeeds_and_changes_nothing() -> 
     topic_id = TopicId(cluster.new_uuid())
     first = cluster.do(CreateTopic(name="orders", partition_count=2, topic_id=topic_id))
     again = cluster.do(CreateTopic(name="orders", partition_count=2, topic_id=topic_id))
-    assert first.topic is not None
-    assert first.topic.topic_id == topic_id
-    assert (again.topic, again.records) == (first.topic, ())
+    assert first.answer.topic.topic_id == topic_id
+    assert (again.answer.topic, again.records) == (first.answer.topic, ())
 
     stranger = CreateTopic(name="orders", topic_id=TopicId(cluster.new_uuid()))
     assert refused(cluster, stranger) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -202,8 +196,7 @@ def test_a_retried_creation_with_its_topic_id_succeeds_and_changes_nothing() -> 
 
 def test_a_name_that_collided_is_free_once_the_other_topic_is_gone() -> None:
     cluster = Cluster()
-    first = cluster.do(CreateTopic(name="with_dots", partition_count=1)).topic
-    assert first is not None
+    first = cluster.do(CreateTopic(name="with_dots", partition_count=1)).answer.topic
     assert refused(cluster, CreateTopic(name="with.dots")) == ErrorCode.INVALID_TOPIC_EXCEPTION
     cluster.do(DeleteTopic(topic_id=first.topic_id))
     cluster.do(CreateTopic(name="with.dots", partition_count=1))
