@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterInProcess]:
 
 
 def check_files(cluster: ClusterInProcess) -> list[Finding]:
-    return cluster._do(cluster._running[NodeId(ROTTEN)]._node.quorum.check_files())
+    return cluster._do(cluster._running[NodeId(ROTTEN)].served.node.quorum.check_files())
 
 
 @pytest.mark.parametrize("ends", ["stopped", "killed"])

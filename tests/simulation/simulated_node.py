@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from quorate.broker.config import NodeConfig
-from quorate.broker.dispatch import Dispatcher
-from quorate.broker.node import Environment, Node
+from quorate.broker.node import Environment, NodeEnd, RunningNode
+from quorate.broker.start import start_node
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NodeId
 from quorate.kernel.ports import FileRegion
@@ -78,26 +78,26 @@ class SimulatedNode:
         self._random = random
         self.executor = QueuedExecutor()
         self.quorum_executor = QueuedExecutor()
-        config = NodeConfig(node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC)
-        self.node = Node(
-            config,
-            Environment(
-                loop=asyncio.get_running_loop(),
-                clock=clock,
-                disk=disk,
-                executor=self.executor,
-                quorum_executor=self.quorum_executor,
-                random=random,
-            ),
+        self._environment = Environment(
+            loop=asyncio.get_running_loop(),
+            clock=clock,
+            disk=disk,
+            executor=self.executor,
+            quorum_executor=self.quorum_executor,
+            random=random,
         )
-        self._dispatcher = Dispatcher(self.node, cast(Any, _Client()))
+        #: From its start on.
+        self.node: RunningNode
 
     @property
     def has_work(self) -> bool:
         return bool(self.executor.queue or self.quorum_executor.queue)
 
     async def start(self) -> None:
-        await self.finish(asyncio.ensure_future(self.node.start(ADDRESS)))
+        config = NodeConfig(node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC)
+        starting = start_node(config, self._environment, NodeEnd(config.node_id))
+        self.node = await self.finish(asyncio.ensure_future(starting))
+        self._dispatcher = self.node.dispatch.serve(cast(Any, _Client()))
 
     async def stop(self) -> None:
         await self.finish(asyncio.ensure_future(self.node.stop()))

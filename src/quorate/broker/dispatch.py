@@ -18,12 +18,13 @@ from quorate.broker.large_requests import (
     HOT_ELEMENTS,
     HOT_LEVELS,
     LARGE_FRAME_BYTES,
+    LargeRequests,
     decode_request,
     is_large,
     parts_of,
 )
-from quorate.broker.node import Node
 from quorate.broker.request_context import RequestContext
+from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.errors import ProtocolError, TooManyElements
@@ -43,11 +44,33 @@ _BARE_ERROR = Struct(">iih")
 _MOST_TOLD_FAILURES = 1000
 
 
+class Dispatch:
+    """What all connections of a node share."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.large_requests = LargeRequests(services.loop, services.executor, services.turns)
+        #: Kinds of failed requests whose traceback is in the log.
+        self._told_failures: set[object] = set()
+
+    def serve(self, connection: ServerConnection) -> "Dispatcher":
+        return Dispatcher(self, connection)
+
+    def is_news(self, failure: object) -> bool:
+        """A traceback is told once: who sends the same request again and again does not fill the log with it."""
+        is_news = failure not in self._told_failures and len(self._told_failures) < _MOST_TOLD_FAILURES
+        if is_news:
+            self._told_failures.add(failure)
+        return is_news
+
+
 class Dispatcher:
     """Serves the frames of one connection."""
 
-    def __init__(self, node: Node, connection: ServerConnection) -> None:
-        self._node = node
+    def __init__(self, shared: Dispatch, connection: ServerConnection) -> None:
+        self._shared = shared
+        self._services = shared.services
+        self._large_requests = shared.large_requests
         self._connection = connection
         self._mute = connection.mute
         self._hold = connection.hold
@@ -62,7 +85,7 @@ class Dispatcher:
                 return self._decode_later(api, header, frame)
             most = HOT_ELEMENTS if len(frame) > LARGE_FRAME_BYTES else api.max_elements
             request = decode_request(api, header, frame, most)
-            if api.parts and self._node.large_requests.has_enough and parts_of(api, request) is not None:
+            if api.parts and self._large_requests.has_enough and parts_of(api, request) is not None:
                 return self._decode_later(api, header, frame)
         except TooManyElements as error:
             if api is None or not api.is_hot or len(frame) <= LARGE_FRAME_BYTES:
@@ -74,7 +97,7 @@ class Dispatcher:
 
     def _decode_in_order(self, api: Api, header: RequestHeader, frame: memoryview) -> "asyncio.Future[Reply | None]":
         """What comes behind it on the connection waits until it is handled."""
-        handled: asyncio.Future[None] = self._node.loop.create_future()
+        handled: asyncio.Future[None] = self._services.loop.create_future()
         try:
             finishing = self._decode_later(api, header, frame, handled)
         except ProtocolError as error:
@@ -87,7 +110,7 @@ class Dispatcher:
     def _decode_later(
         self, api: Api, header: RequestHeader, frame: memoryview, handled: "asyncio.Future[None] | None" = None
     ) -> "asyncio.Future[Reply | None]":
-        decoding = self._node.large_requests.decode(api, header, frame)
+        decoding = self._large_requests.decode(api, header, frame)
         return self._later(api, self._finish_large(api, header, decoding, len(frame), handled))
 
     def _handle(
@@ -125,8 +148,8 @@ class Dispatcher:
         )
         parts = parts_of(api, request) if api.parts else None
         if parts is not None:
-            return self._node.large_requests.answer_in_parts(self._node.services, api, parts, context, request)
-        return api.handle(self._node.services, context, request)
+            return self._large_requests.answer_in_parts(self._services, api, parts, context, request)
+        return api.handle(self._services, context, request)
 
     async def _finish_large(
         self,
@@ -154,7 +177,7 @@ class Dispatcher:
                 return None
             try:
                 if is_large(response, levels=HOT_LEVELS if api.is_hot else ALL_LEVELS):
-                    return await self._node.large_requests.encode(header, response)
+                    return await self._large_requests.encode(header, response)
                 return encode_response(header.correlation_id, response, header.api_version)
             except ProtocolError as error:
                 return self._unencodable(header, response, error)
@@ -201,22 +224,18 @@ class Dispatcher:
             header.client_id,
             self._connection.peer_host,
             repr(error),
-            exc_info=error if self._is_news(header, error) else None,
+            exc_info=error if self._shared.is_news(_kind_of_failure(header, error)) else None,
         )
         return CloseConnection("an internal error")
 
-    def _is_news(self, header: RequestHeader, error: Exception) -> bool:
-        """A traceback is told once: who sends the same request again and again does not fill the log with it."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = None if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
-        failure = header.api_key, type(error), place
-        told = self._node.told_failures
-        is_news = failure not in told and len(told) < _MOST_TOLD_FAILURES
-        if is_news:
-            told.add(failure)
-        return is_news
+
+def _kind_of_failure(header: RequestHeader, error: Exception) -> tuple[object, ...]:
+    """Which API failed, how, and where in the code."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = None if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
+    return header.api_key, type(error), place
 
 
 def _bare_refusal(header: RequestHeader, response_type: type[Response], code: ErrorCode) -> Reply | None:

@@ -4,6 +4,8 @@ A request travels as its API key, its version and its body, and is served by the
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct
 from typing import TypeVar, cast
 
@@ -17,7 +19,7 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.schema import Request, Response
 from quorate.transport.peers.bus import PeerBus
 from quorate.transport.peers.channels import Sender
-from quorate.transport.peers.errors import PeerProtocolError, PeerTimeout
+from quorate.transport.peers.errors import PeerProtocolError, PeerTimeout, PeerUnreachable
 from quorate.transport.peers.frames import Channel
 
 ResponseType = TypeVar("ResponseType", bound=Response)
@@ -31,11 +33,11 @@ class PeerRequests:
     def __init__(self, node_id: NodeId, peers: PeerBus) -> None:
         self._node_id = node_id
         self._peers = peers
-        self._services: Services | None = None
+        self._handle: Callable[[Request, int], Awaitable[Response]] = _not_yet
 
-    def open(self, services: Services) -> None:
+    def serve(self, services: Services) -> None:
         """Serve requests from now on. What this node asks is part of what it serves with, so that comes second."""
-        self._services = services
+        self._handle = partial(_handle, services)
         self._peers.answer_requests(Channel.KAFKA, self.request_received)
 
     async def ask(
@@ -58,13 +60,17 @@ class PeerRequests:
         request, version = _read(payload)
         return b"".join(encode(await self._handle(request, version), version))
 
-    async def _handle(self, request: Request, version: int) -> Response:
-        assert self._services is not None, "nobody asks before the node serves"
-        context = RequestContext(api_version=version, client_id="peer", client_host="")
-        result = APIS[request.API_KEY].handle(self._services, context, request)
-        response = result if isinstance(result, Response) else await cast("asyncio.Future[Response | None]", result)
-        assert response is not None
-        return response
+
+async def _not_yet(request: Request, version: int) -> Response:
+    raise PeerUnreachable(f"this node serves no {type(request).__name__} of version {version} yet")
+
+
+async def _handle(services: Services, request: Request, version: int) -> Response:
+    context = RequestContext(api_version=version, client_id="peer", client_host="")
+    result = APIS[request.API_KEY].handle(services, context, request)
+    response = result if isinstance(result, Response) else await cast("asyncio.Future[Response | None]", result)
+    assert response is not None  # Only Produce with acks=0 has none.
+    return response
 
 
 def _read(payload: bytes) -> tuple[Request, int]:

@@ -5,8 +5,9 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from random import SystemRandom
 
@@ -14,12 +15,12 @@ from quorate.broker.client_limits import connection_caps
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.descriptors import DescriptorBudget, DescriptorWatch, SpareDescriptors, settle_budget
-from quorate.broker.dispatch import Dispatcher
-from quorate.broker.loop_watchdog import LoopWatchdog
+from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.memory import ShortCollections, freeze_everything, return_large_blocks
-from quorate.broker.node import Environment, Node
+from quorate.broker.node import Environment, NodeEnd, RunningNode
+from quorate.broker.start import start_node
 from quorate.kernel.address import Address
-from quorate.kernel.errors import QuorateError
+from quorate.kernel.tasks import awaited_task
 from quorate.storage.os_disk import OsDisk
 from quorate.storage.pooled_disk import PooledDisk
 from quorate.transport.connection import ConnectionLimits, RequestDeadline
@@ -57,9 +58,9 @@ async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[
     loop = asyncio.get_running_loop()
     descriptors = DescriptorWatch(config.node_id, budget, loop)
     return_large_blocks()
-    stop_requested = asyncio.Event()
+    end = NodeEnd(config.node_id)
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop_requested.set)
+        loop.add_signal_handler(number, end.ask_for)
     with (
         ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="worker") as executor,
         ThreadPoolExecutor(1, thread_name_prefix="quorum") as quorum_executor,
@@ -78,98 +79,94 @@ async def _run(config: NodeConfig, budget: DescriptorBudget, on_ready: Callable[
             random=SystemRandom(),
             descriptors=descriptors,
         )
-        node = Node(config, environment)
-        watchdog = LoopWatchdog(loop, node.loop_holds)
+        watchdog = LoopWatchdog(loop, LoopHolds())
         watchdog.start()
         freeze_everything()
         collections = ShortCollections()
         collections.install(loop)
         try:
-            await _serve(node, on_ready, stop_requested)
+            await _serve(config, environment, end, on_ready)
         finally:
             collections.remove()
             watchdog.stop()
             descriptors.stop()
 
 
-async def _serve(node: Node, on_ready: Callable[[Address], None], stop_requested: asyncio.Event) -> None:
-    config = node.config
-    starting = node.loop.create_task(start_node(node))
-    await _first_of(starting, stop_requested.wait(), node.failed.wait())
+async def _serve(
+    config: NodeConfig, environment: Environment, end: NodeEnd, on_ready: Callable[[Address], None]
+) -> None:
+    starting = awaited_task(environment.loop, ServedNode.start(config, environment, end))
+    ending = awaited_task(environment.loop, end.is_due.wait())
+    await asyncio.wait([starting, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
     if not starting.done():
         # It still waits for the quorum; there is nothing yet that others could take over.
         starting.cancel()
-        await node.quorum.stop()
-        _raise_failure(node)
+        with suppress(asyncio.CancelledError):
+            await starting
+        end.check()
         return
-    server = starting.result()
+    served = starting.result()
     on_ready(config.advertised or config.listen)
-    await _first_of(stop_requested.wait(), node.failed.wait())
-    await stop_node(node, server, hands_over=node.failure is None)
-    _raise_failure(node)
+    await end.is_due.wait()
+    await served.stop(hands_over=end.failure is None)
+    end.check()
 
 
-async def start_node(node: Node) -> Server:
-    """Bring the node up and open its door to clients. The cluster gets to know it only when it has its addresses."""
-    with ReservedAddress(node.config.listen) as reserved:
-        await node.start(node.config.advertised or node.config.listen)
-        return await _open_to_clients(node, reserved)
+class ServedNode:
+    """A node and its door to clients."""
+
+    def __init__(self, node: RunningNode, server: Server) -> None:
+        self.node = node
+        self._server = server
+
+    @classmethod
+    async def start(cls, config: NodeConfig, environment: Environment, end: NodeEnd) -> "ServedNode":
+        """Bring the node up and open its door. The cluster gets to know it only when it has its addresses."""
+        with ReservedAddress(config.listen) as reserved:
+            node = await start_node(config, environment, end)
+            server = _make_server(node, environment.descriptors)
+            try:
+                await server.start(reserved.open())
+            except OSError as error:
+                await node.stop()
+                raise listen_error(config.listen, error) from None
+        logger.info("node started node=%s listen=%s", config.node_id, config.listen)
+        return cls(node, server)
+
+    async def stop(self, *, hands_over: bool) -> None:
+        """Close the door and stop; before that, hand over to other nodes what this one leads, or do not."""
+        config = self.node.config
+        logger.info("node stops node=%s", config.node_id)
+        if hands_over:
+            await self.node.leave()
+        self.node.release_waiting_requests()
+        await self._server.stop(config.stop_grace_ms if hands_over else 0)
+        await self.node.stop()
+        logger.info("node stopped node=%s", config.node_id)
 
 
-async def _open_to_clients(node: Node, reserved: ReservedAddress) -> Server:
-    config, descriptors = node.config, node.descriptors
-    server = Server(
+def _make_server(node: RunningNode, descriptors: DescriptorWatch | None) -> Server:
+    config, services = node.config, node.services
+    return Server(
         node.loop,
         ListenerConfig(
             host=config.listen.host,
             port=config.listen.port,
-            idle_timeout_ms=node.int_config("connections.max.idle.ms"),
+            idle_timeout_ms=services.int_config("connections.max.idle.ms"),
             most_connections=None if descriptors is None else descriptors.budget.connections,
             limits=ConnectionLimits(
-                max_frame_bytes=node.int_config("socket.request.max.bytes"),
-                send_buffer_bytes=node.int_config("socket.send.buffer.bytes"),
+                max_frame_bytes=services.int_config("socket.request.max.bytes"),
+                send_buffer_bytes=services.int_config("socket.send.buffer.bytes"),
             ),
-            deadline=RequestDeadline(timeout_ms=node.int_config("socket.request.timeout.ms")),
-            queued_bytes=node.int_config("queued.max.request.bytes"),
+            deadline=RequestDeadline(timeout_ms=services.int_config("socket.request.timeout.ms")),
+            queued_bytes=services.int_config("queued.max.request.bytes"),
         ),
-        lambda connection: Dispatcher(node, connection),
-        caps=lambda: connection_caps(node.metadata.image, node.view),
+        node.dispatch.serve,
+        caps=lambda: connection_caps(node.metadata.image, services.view),
         on_crowded=_nothing if descriptors is None else partial(descriptors.ran_out, "connection"),
     )
-    try:
-        await server.start(reserved.open())
-    except OSError as error:
-        await node.stop()
-        raise listen_error(config.listen, error) from None
-    logger.info("node started node=%s listen=%s", config.node_id, config.listen)
-    return server
 
 
 def _nothing() -> None:
     """What an in-process node does about the descriptors of a process that is not its own."""
-
-
-async def stop_node(node: Node, server: Server, *, hands_over: bool) -> None:
-    """Close the door and stop; before that, hand over to other nodes what this one leads, or do not."""
-    config = node.config
-    logger.info("node stops node=%s", config.node_id)
-    if hands_over:
-        await node.leave()
-    node.release_waiting_requests()
-    await server.stop(config.stop_grace_ms if hands_over else 0)
-    await node.stop()
-    logger.info("node stopped node=%s", config.node_id)
-
-
-def _raise_failure(node: Node) -> None:
-    if node.failure is not None:
-        raise QuorateError(f"node {node.config.node_id} cannot go on: {node.failure}")
-
-
-async def _first_of(*things: Awaitable[object]) -> None:
-    """Return when one of them is done; tasks go on, what else was waited for is given up."""
-    waits = [asyncio.ensure_future(thing) for thing in things]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for thing, wait in zip(things, waits, strict=True):
-        if thing is not wait:
-            wait.cancel()

@@ -1,7 +1,8 @@
 """Background tasks that cannot fail unseen, and changes that many wait for.
 
 Whoever starts a task that nobody awaits starts it in a ``TaskScope``, which owns it: its failure goes to one handler,
-and it ends with the scope. ``Notifier`` wakes everybody who waits for the next change of something.
+and it ends with the scope. A task that somebody awaits is an ``awaited_task``. ``Notifier`` wakes everybody who waits
+for the next change of something.
 """
 
 import asyncio
@@ -17,6 +18,11 @@ FailureHandler = Callable[[Exception], None]
 def monotonic_ms(loop: asyncio.AbstractEventLoop) -> int:
     """The loop's own time, for what is only ever compared with itself."""
     return round(loop.time() * 1000)
+
+
+def awaited_task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """Run ``work`` for somebody who awaits the task, and so gets its failure. Nobody else may be meant to see it."""
+    return loop.create_task(work)
 
 
 class TaskScope:

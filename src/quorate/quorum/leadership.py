@@ -60,8 +60,9 @@ class Leadership:
         cluster_id: str,
         controller: Controller,
         store: QuorumMetadataStore,
-        neighbours: Neighbours,
+        driver: RaftDriver,
         *,
+        neighbours: Neighbours,
         session_timeout_ms: int,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
@@ -71,17 +72,15 @@ class Leadership:
         self._cluster_id = cluster_id
         self._controller = controller
         self._store = store
+        self._driver = driver
         self._neighbours = neighbours
         self._loop = loop
         self._sessions = BrokerSessions(session_timeout_ms)
         self._active: ActiveController | None = None
         self._timer: Alarm | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def connect(self, driver: RaftDriver) -> None:
-        self._driver = driver
-        self._upkeep = MembershipUpkeep(driver, lambda: self._store.image, lambda: self._active is not None, self._loop)
-        self._store.subscribe(self._metadata_changed)
+        self._upkeep = MembershipUpkeep(driver, lambda: store.image, lambda: self._active is not None, loop)
+        store.subscribe(self._metadata_changed)
 
     @property
     def current(self) -> QuorumLeader | None:

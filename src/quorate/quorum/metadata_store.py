@@ -54,9 +54,14 @@ class AskLeader(Protocol):
 
 class QuorumMetadataStore(MetadataStore):
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, new_uuid: Callable[[], UUID], executor: Executor | None = None
+        self,
+        leader: AskLeader,
+        loop: asyncio.AbstractEventLoop,
+        new_uuid: Callable[[], UUID],
+        executor: Executor | None = None,
     ) -> None:
         super().__init__(MetadataImage())
+        self._leader = leader
         self._executor = executor
         self.read_at_once_bytes = _READ_AT_ONCE_BYTES
         self._loop = loop
@@ -64,9 +69,6 @@ class QuorumMetadataStore(MetadataStore):
         #: Who waits for the image to reach a version.
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
         self._opened: WaitUntilOpen | None = None
-
-    def connect(self, leader: AskLeader) -> None:
-        self._leader = leader
 
     async def _carry_out(self, commands: Sequence[c.Command], *, validate_only: bool) -> Outcomes:
         outcomes: Outcomes = []

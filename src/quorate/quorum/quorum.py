@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from random import Random
+from uuid import UUID
 
 import msgspec
 
@@ -69,8 +70,8 @@ class Quorum:
         cluster_id: str,
         peers: PeerBus,
         controller: Controller,
+        new_uuid: Callable[[], UUID],
         storage: RaftStorage,
-        store: QuorumMetadataStore,
         session_timeout_ms: int,
         balance: BalanceConfig,
         environment: QuorumEnvironment,
@@ -78,7 +79,6 @@ class Quorum:
         self._config = config
         self._environment = environment
         self._storage = storage
-        self._store = store
         self._peers = peers
         #: A quorum leader that this node has yet to hear of, and where it is by the word of another.
         self._referral: tuple[NodeId, Address] | None = None
@@ -87,16 +87,6 @@ class Quorum:
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
         loop, random = environment.loop, environment.random
-        self._leadership = Leadership(
-            config.node_id,
-            cluster_id,
-            controller,
-            store,
-            peers,
-            session_timeout_ms=session_timeout_ms,
-            loop=loop,
-            executor=environment.workers,
-        )
         self.leader_calls = LeaderCalls(
             config.node_id,
             peers,
@@ -104,17 +94,27 @@ class Quorum:
             random=random,
             known_nodes=lambda: sorted(self._addresses()),
             known_leader=lambda: self.leader,
-            answer=self._leadership.answer,
+            answer=self._decide,
             on_referral=self._leader_referred_to,
         )
-        store.connect(self.leader_calls)
+        self.metadata = metadata = QuorumMetadataStore(self.leader_calls, loop, new_uuid, environment.workers)
         self.leader_doubt = LeaderDoubt(loop, self._is_live)
         self.departed_brokers = DepartedBrokers(loop)
-        self.balance = AutomaticBalance(balance, store, lambda: self._leadership.current, loop)
+        self.balance = AutomaticBalance(balance, metadata, lambda: self._leadership.current, loop)
         self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
         self.driver = self._restore(storage)
         self._file_check = FileCheck(config.node_id, self.driver, storage, loop)
-        self._leadership.connect(self.driver)
+        self._leadership = Leadership(
+            config.node_id,
+            cluster_id,
+            controller,
+            metadata,
+            self.driver,
+            neighbours=peers,
+            session_timeout_ms=session_timeout_ms,
+            loop=loop,
+            executor=environment.workers,
+        )
         peers.know_by(self)
         peers.watch_links(self)
         peers.take_messages(Channel.RAFT, self.message_received)
@@ -127,7 +127,7 @@ class Quorum:
 
     async def start(self) -> None:
         """Listen for the peers, and go on from what the log on the disk says."""
-        self._store.subscribe(self._metadata_changed)
+        self.metadata.subscribe(self._metadata_changed)
         self.balance.start()
         self._update_peers()
         if (listen := self._config.peer_listen) is not None:
@@ -156,7 +156,7 @@ class Quorum:
             return []
         ends = self.driver.log_end_offsets()
         voters = [node_id for node_id in self.driver.membership.voters if node_id != self._id]
-        present = [n for n in voters if self._peers.is_connected(n) and self._store.image.is_active(n)]
+        present = [n for n in voters if self._peers.is_connected(n) and self.metadata.image.is_active(n)]
         return sorted(present, key=lambda node_id: (-ends.get(node_id, 0), node_id))
 
     async def stop(self) -> None:
@@ -181,13 +181,13 @@ class Quorum:
     def directory_of(self, node_id: NodeId) -> DirectoryId:
         """By the latest membership in the log, as everything about votes: the image is empty when a node starts."""
         directory_id = self.driver.directory_of(node_id)
-        broker = self._store.image.brokers.get(node_id)
+        broker = self.metadata.image.brokers.get(node_id)
         if directory_id == NO_DIRECTORY and broker is not None and self.driver.membership.member(node_id) is None:
             return broker.directory_id  # It has registered, and becomes a member next.
         return directory_id
 
     def knows(self, node_id: NodeId) -> bool:
-        return self.driver.membership.member(node_id) is not None or node_id in self._store.image.brokers
+        return self.driver.membership.member(node_id) is not None or node_id in self.metadata.image.brokers
 
     def message_received(self, sender: NodeId, payload: memoryview) -> None:
         message = read_message(sender, payload)
@@ -224,6 +224,9 @@ class Quorum:
         self.driver.peer_died(node_id)
         self._leadership.broker_died(node_id)
 
+    async def _decide(self, request: LeaderRequest) -> LeaderAnswer:
+        return await self._leadership.answer(request)
+
     @property
     def _id(self) -> NodeId:
         return self._config.node_id
@@ -231,7 +234,7 @@ class Quorum:
     def _restore(self, storage: RaftStorage) -> RaftDriver:
         restored = storage.restore()
         if restored.snapshot is not None:
-            self._store.install(restored.snapshot)
+            self.metadata.install(restored.snapshot)
         raft = RaftNode(
             node_id=self._id,
             config=RaftConfig(),
@@ -246,7 +249,7 @@ class Quorum:
         return RaftDriver(
             raft,
             storage,
-            self._store,
+            self.metadata,
             loop=self._environment.loop,
             executor=self._environment.executor,
             clock=self._environment.clock,
@@ -291,7 +294,7 @@ class Quorum:
             self._predecessor = Predecessor(sender, round(self._environment.loop.time() * 1000))
 
     def _is_live(self, node_id: NodeId) -> bool:
-        return self._store.image.is_live(node_id)
+        return self.metadata.image.is_live(node_id)
 
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
         if delta.changed_brokers:
@@ -312,7 +315,7 @@ class Quorum:
     def _agreed_addresses(self) -> dict[NodeId, Address]:
         known = dict(self._config.voters)
         places = [(member.node_id, member.address) for member in self.driver.membership.members]
-        places += [(broker.node_id, broker.peer_address) for broker in self._store.image.brokers.values()]
+        places += [(broker.node_id, broker.peer_address) for broker in self.metadata.image.brokers.values()]
         known.update({node_id: parse_address(place) for node_id, place in places if place and is_address(place)})
         known.pop(self._id, None)
         return known

@@ -1,6 +1,7 @@
 """A whole cluster in one background thread, for tests: nodes that can be killed and started again one by one."""
 
 import asyncio
+import logging
 import shutil
 import tempfile
 import threading
@@ -16,19 +17,21 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.descriptors import raise_limit
 from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
-from quorate.broker.node import Environment, Node
-from quorate.broker.process import SystemClock, start_node, stop_node
+from quorate.broker.node import Environment, NodeEnd
+from quorate.broker.process import ServedNode, SystemClock
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
 from quorate.kernel.settings import Durability
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.metadata.core.config_definitions import ConfigValue
 from quorate.storage.pooled_disk import PooledDisk
 from quorate.testing.free_ports import free_ports
 from quorate.testing.unsynced_disk import UnsyncedDisk
-from quorate.transport.server import Server
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _HOST = "127.0.0.1"
 _TIMEOUT_S = 60
@@ -53,7 +56,7 @@ class ClusterInProcess:
         self._keeps_folder = folder is not None
         self._folder = folder
         self._planned: dict[NodeId, NodeConfig] = {}
-        self._running: dict[NodeId, _RunningNode] = {}
+        self._running: dict[NodeId, _LockedNode] = {}
         #: Turns of the loop that all nodes share that took too long.
         self.loop_holds = LoopHolds()
 
@@ -149,8 +152,9 @@ class ClusterInProcess:
         }
 
     async def _start(self, node_ids: Iterable[int]) -> None:
-        nodes = [Node(self._node_configs[NodeId(node_id)], self._environment()) for node_id in node_ids]
-        for started in await asyncio.gather(*(_RunningNode.start(node) for node in nodes)):
+        environment = self._environment()
+        starting = [_LockedNode.start(self._node_configs[NodeId(node_id)], environment) for node_id in node_ids]
+        for started in await asyncio.gather(*starting):
             self._running[started.node_id] = started
 
     async def _stop(self, node_ids: Iterable[int], *, hands_over: bool) -> None:
@@ -182,36 +186,38 @@ class ClusterInProcess:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
 
 
-class _RunningNode:
-    def __init__(self, node: Node, server: Server, held: ExitStack) -> None:
-        self.node_id = node.config.node_id
-        self._node = node
-        self._server = server
+class _LockedNode:
+    """A node that holds the lock of its data folder, and ends by itself when it cannot go on."""
+
+    def __init__(self, served: ServedNode, held: ExitStack) -> None:
+        self.node_id = served.node.config.node_id
+        self.served = served
         self._held = held
-        self._failing = node.loop.create_task(self._end_when_failed())
+        self._ending = TaskScope(served.node.loop, logged_failures(logger, f"the end of node {self.node_id}"))
+        self._failing = self._ending.spawn(self._end_when_failed())
 
     @classmethod
-    async def start(cls, node: Node) -> "_RunningNode":
+    async def start(cls, config: NodeConfig, environment: Environment) -> "_LockedNode":
         with ExitStack() as held:
-            held.enter_context(lock_data_dir(node.config.data_dir))
-            return cls(node, await start_node(node), held.pop_all())
+            held.enter_context(lock_data_dir(config.data_dir))
+            return cls(await ServedNode.start(config, environment, NodeEnd(config.node_id)), held.pop_all())
         raise AssertionError("a lock does not swallow exceptions")
 
     async def stop(self, *, hands_over: bool) -> None:
-        if self._node.failure is not None:
+        if self.served.node.end.failure is not None:
             await self._failing
             return
-        self._failing.cancel()
+        await self._ending.close()
         await self._end(hands_over=hands_over)
 
     async def _end_when_failed(self) -> None:
         """As its process would: a node that was removed, say, must not go on answering."""
-        await self._node.failed.wait()
+        await self.served.node.end.is_due.wait()
         await self._end(hands_over=False)
 
     async def _end(self, *, hands_over: bool) -> None:
         with self._held:
-            await stop_node(self._node, self._server, hands_over=hands_over)
+            await self.served.stop(hands_over=hands_over)
 
 
 def _defaults(count: int) -> dict[str, str]:

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from quorate.broker.config import NodeConfig, parse_node_config
-from quorate.broker.dispatch import Dispatcher
-from quorate.broker.node import Environment, Node
+from quorate.broker.node import NodeEnd, RunningNode
+from quorate.broker.start import start_node
 from quorate.kernel.ids import NodeId
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.quorum import quorum as quorum_module
@@ -15,7 +17,6 @@ from quorate.quorum import raft_driver
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.events import RaftEvent
 from quorate.quorum.quorum import Quorum
-from quorate.quorum.raft_storage import RaftStorage
 from quorate.transport.server import ListenerConfig, Server
 from tests.rot import Flip, kind_of
 from tests.simulation.cluster.answers import Answers, NodeView
@@ -42,7 +43,7 @@ class Member:
         self.node_id = node_id
         self.host = host
         self.config = config
-        self.node: Node | None = None
+        self.node: RunningNode | None = None
         self.view = NodeView(node_id)
         #: Takes requests, as far as anybody can know.
         self.is_serving = False
@@ -55,24 +56,8 @@ class Member:
         self.is_damaged = False
 
     @property
-    def running_node(self) -> Node | None:
+    def running_node(self) -> RunningNode | None:
         return self.node if self.is_serving and self.host.is_alive else None
-
-
-class WatchedNode(Node):
-    """The production node; the checkers are attached as soon as there is something to attach them to."""
-
-    def __init__(
-        self, config: NodeConfig, environment: Environment, cluster: "SimulatedCluster", view: NodeView
-    ) -> None:
-        super().__init__(config, environment)
-        self._cluster = cluster
-        self._view = view
-
-    def _make_quorum(self, storage: RaftStorage) -> Quorum:
-        quorum = super()._make_quorum(storage)
-        self._cluster.watch(self, quorum, self._view)
-        return quorum
 
 
 class SimulatedCluster:
@@ -167,8 +152,8 @@ class SimulatedCluster:
             return
         self.kill(member)
 
-    def watch(self, node: Node, quorum: Quorum, view: NodeView) -> None:
-        store, raft, world = node.metadata, quorum.driver._raft, self.world
+    def watch(self, quorum: Quorum, view: NodeView) -> None:
+        store, raft, world = quorum.metadata, quorum.driver._raft, self.world
         show, step = store._show, raft.step
 
         def image_changed() -> None:
@@ -198,11 +183,12 @@ class SimulatedCluster:
         self.kept_logs.watch(member.node_id, member.host.disk)
         view = NodeView(member.node_id)
         agreed_before = self.truth.latest.version
-        node = WatchedNode(config, member.host.environment, self, view)
-        member.host.spawn(self._end_when_failed(member, node))
-        await node.start(config.listen)
+        end = NodeEnd(member.node_id)
+        member.host.spawn(self._end_when_failed(member, end))
+        watched = replace(member.host.environment, on_quorum=lambda quorum: self.watch(quorum, view))
+        node = await start_node(config, watched, end)
         listener = ListenerConfig(host=config.listen.host, port=config.listen.port)
-        server = Server(member.host.loop, listener, lambda connection: Dispatcher(node, connection))
+        server = Server(member.host.loop, listener, node.dispatch.serve)
         await server.start()
         if node.metadata.image.version < agreed_before:
             self.findings.report("one truth", f"node {member.node_id} serves an image older than its start")
@@ -214,11 +200,11 @@ class SimulatedCluster:
         member.node.release_waiting_requests()
         await member.node.stop()
 
-    async def _end_when_failed(self, member: Member, node: Node) -> None:
+    async def _end_when_failed(self, member: Member, end: NodeEnd) -> None:
         """As the process does: a node that cannot go on ends."""
-        await node.failed.wait()
+        await end.is_due.wait()
         if not member.disk_is_sick:
-            self.findings.report("nodes do not fail", f"node {member.node_id}: {node.failure!r}")
+            self.findings.report("nodes do not fail", f"node {member.node_id}: {end.failure!r}")
         self.kill(member)
 
     def _make_member(self, node_id: NodeId) -> Member:

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from quorate.broker.config import NodeConfig, parse_node_config
-from quorate.broker.node import Node
+from quorate.broker.node import RunningNode
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIndex, TopicName
 from quorate.kernel.settings import Durability
@@ -36,11 +36,11 @@ class ReplicatedCluster:
         self.hosts = {node_id: world.add_host(f"n{node_id}") for node_id in self.node_ids}
         self.client_host = world.add_host("client", "10.0.9.9")
         #: Of nodes that take requests, as far as anybody can know.
-        self.nodes: dict[NodeId, Node] = {}
+        self.nodes: dict[NodeId, RunningNode] = {}
         #: Something is being done to them; nothing else may be.
         self.claimed: set[NodeId] = set()
         #: They serve no client any more, but what they commit until they are gone is committed.
-        self._stopping: dict[NodeId, Node] = {}
+        self._stopping: dict[NodeId, RunningNode] = {}
         self._newest_image = MetadataImage()
 
     async def start(self) -> None:
@@ -63,12 +63,12 @@ class ReplicatedCluster:
                 continue
             return
 
-    async def _end_when_failed(self, node_id: NodeId, node: Node) -> None:
+    async def _end_when_failed(self, node_id: NodeId, node: RunningNode) -> None:
         """As the process of a node does."""
-        await node.failed.wait()
+        await node.end.is_due.wait()
         self.world.scenario.call_soon(self._end, node_id, node)
 
-    def _end(self, node_id: NodeId, node: Node) -> None:
+    def _end(self, node_id: NodeId, node: RunningNode) -> None:
         if self.nodes.get(node_id) is node:
             self.kill(node_id)
 
@@ -146,7 +146,7 @@ class ReplicatedCluster:
         )
 
 
-async def _stop(node: Node) -> None:
+async def _stop(node: RunningNode) -> None:
     await node.leave()
     node.release_waiting_requests()
     await node.stop()

@@ -134,12 +134,12 @@ def test_of_many_wide_requests_few_are_decoded_at_a_time(count: int) -> None:
         await run_all_work(node)
         keys = [f"g{number}" for number in range(count)]
         replies = [node.send(FindCoordinatorRequest(coordinator_keys=keys), 4) for _ in range(12)]
-        most = node.node.large_requests.to_answer
+        most = node.node.dispatch.large_requests.to_answer
         while not all(reply.done() for reply in replies):
             await asyncio.sleep(0)
             while node.executor.queue:
                 node.executor.run(0)
-            most = max(most, node.node.large_requests.to_answer)
+            most = max(most, node.node.dispatch.large_requests.to_answer)
         assert 2 <= most <= 4
         for reply in replies:
             answer = node.decode(await node.finish(reply), FindCoordinatorResponse, 4)

@@ -158,7 +158,7 @@ def test_a_closed_connection_is_freed_without_a_collection(
 
         def open_connection(connection: ServerConnection) -> Dispatcher:
             opened.append(weakref.ref(connection))
-            return Dispatcher(node.node, connection)
+            return node.node.dispatch.serve(connection)
 
         server = Server(asyncio.get_running_loop(), ListenerConfig(host="127.0.0.1", port=0), open_connection)
         await server.start()

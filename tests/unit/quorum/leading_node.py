@@ -10,7 +10,7 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Broker
 from quorate.quorum.core.config import RaftConfig
-from quorate.quorum.core.leader_requests import Heartbeat, HeartbeatAnswer
+from quorate.quorum.core.leader_requests import Heartbeat, HeartbeatAnswer, LeaderAnswer, LeaderRequest
 from quorate.quorum.core.membership import Member, Membership
 from quorate.quorum.core.node import RaftNode
 from quorate.quorum.core.ready import QuorumState
@@ -50,20 +50,6 @@ class LeadingNode:
         self._uuids = Random(5)
         self.neighbours = Neighbourhood()
         self.executor = HeldWork()
-        self.store = QuorumMetadataStore(self._loop, self.new_uuid)
-        static = {name.replace("_", "."): value for name, value in configs.items()}
-        self.leadership = Leadership(
-            ME,
-            "cluster",
-            Controller(BrokerView(node_id=ME, static_configs=static), self.new_uuid),
-            self.store,
-            self.neighbours,
-            session_timeout_ms=SESSION_TIMEOUT_S * 1000,
-            loop=self._loop,
-            executor=self.executor,
-        )
-        self.driver = self._make_driver(disk, entries_between_snapshots)
-        self.leadership.connect(self.driver)
         self.calls = LeaderCalls(
             ME,
             self.neighbours,
@@ -71,10 +57,26 @@ class LeadingNode:
             random=Random(1),
             known_nodes=list,
             known_leader=lambda: self.driver.state.leader,
-            answer=self.leadership.answer,
+            answer=self._decide,
             on_referral=lambda *_: None,
         )
-        self.store.connect(self.calls)
+        self.store = QuorumMetadataStore(self.calls, self._loop, self.new_uuid)
+        self.driver = self._make_driver(disk, entries_between_snapshots)
+        static = {name.replace("_", "."): value for name, value in configs.items()}
+        self.leadership = Leadership(
+            ME,
+            "cluster",
+            Controller(BrokerView(node_id=ME, static_configs=static), self.new_uuid),
+            self.store,
+            self.driver,
+            neighbours=self.neighbours,
+            session_timeout_ms=SESSION_TIMEOUT_S * 1000,
+            loop=self._loop,
+            executor=self.executor,
+        )
+
+    async def _decide(self, request: LeaderRequest) -> LeaderAnswer:
+        return await self.leadership.answer(request)
 
     def _make_driver(self, disk: SimulatedDisk, entries_between_snapshots: int) -> RaftDriver:
         storage = open_storage(disk)

@@ -36,8 +36,7 @@ class Leader:
         self._controller = Controller(BrokerView(node_id=NodeId(2), static_configs={}), self.new_uuid)
         self.image = MetadataImage()
         self.log: list[Entry] = []
-        self.store = QuorumMetadataStore(asyncio.get_running_loop(), self.new_uuid, HeldWork())
-        self.store.connect(self)
+        self.store = QuorumMetadataStore(self, asyncio.get_running_loop(), self.new_uuid, HeldWork())
         #: How often the answer is lost, and the request asked again.
         self.lost_answers = 0
         self.is_gone = False
@@ -68,7 +67,7 @@ class Leader:
         self.applying = self.store.apply(None, log)
 
     def store_as_decided(self) -> QuorumMetadataStore:
-        store = QuorumMetadataStore(asyncio.get_running_loop(), self.new_uuid)
+        store = QuorumMetadataStore(self, asyncio.get_running_loop(), self.new_uuid)
         store.image = self.image
         return store
 
@@ -238,7 +237,7 @@ def test_a_snapshot_brings_the_whole_image_and_says_all_that_is_new() -> None:
                 c.RegisterBroker(node_id=NodeId(7), host="h", port=1),
             ]
         )
-        other = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid)
+        other = QuorumMetadataStore(leader, asyncio.get_running_loop(), leader.new_uuid)
         other.image = leader.image
         heard: list[tuple[MetadataImage, Delta]] = []
         leader.store.subscribe(lambda image, delta: heard.append((image, delta)))
@@ -296,7 +295,7 @@ def test_what_a_long_entry_makes_of_the_image_is_made_by_a_worker_and_shown_in_t
     async def scenario(leader: Leader) -> None:
         held = HeldWork()
         held.is_held = True
-        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        store = QuorumMetadataStore(leader, asyncio.get_running_loop(), leader.new_uuid, held)
         store.install(snapshot_of(leader.store))
         shown: list[tuple[Offset, list[str]]] = []
         store.subscribe(lambda image, _: shown.append((image.version, sorted(image.topics))))
@@ -323,7 +322,7 @@ def test_what_a_long_entry_makes_of_the_image_is_made_by_a_worker_and_shown_in_t
 
 def test_an_entry_that_a_worker_cannot_apply_is_told_to_whoever_waits_for_it() -> None:
     async def scenario(leader: Leader) -> None:
-        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid)
+        store = QuorumMetadataStore(leader, asyncio.get_running_loop(), leader.new_uuid)
         broken = Entry(Offset(0), Term(1), EntryKind.COMMAND, b"\xc1" * 100_000)
         applying = store.apply(None, [broken])
         assert applying is not None
@@ -336,7 +335,7 @@ def test_an_entry_that_a_worker_cannot_apply_is_told_to_whoever_waits_for_it() -
 def test_the_deletion_of_a_large_topic_is_applied_by_a_worker_though_its_entry_is_short() -> None:
     async def scenario(leader: Leader) -> None:
         held = HeldWork()
-        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        store = QuorumMetadataStore(leader, asyncio.get_running_loop(), leader.new_uuid, held)
         (created,) = decide_topics(leader, ("large", 1_000))
         store.install(snapshot_of(leader.store_as_decided()))
         held.is_held = True
@@ -357,7 +356,7 @@ def test_a_snapshot_for_a_node_that_runs_is_read_by_a_worker_before_the_entries_
     async def scenario(leader: Leader) -> None:
         held = HeldWork()
         held.is_held = True
-        store = QuorumMetadataStore(asyncio.get_running_loop(), leader.new_uuid, held)
+        store = QuorumMetadataStore(leader, asyncio.get_running_loop(), leader.new_uuid, held)
         decide_topics(leader, ("a", 1))
         snapshot = snapshot_of(leader.store_as_decided())
         leader.log = []

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from quorate.broker.api import MAX_ELEMENTS
-from quorate.broker.dispatch import Dispatcher
 from quorate.broker.large_requests import HOT_ELEMENTS
 from quorate.broker.produce.record_opening import SMALL_RECORDS
 from quorate.kernel.errors import ErrorCode
@@ -56,7 +55,7 @@ class World:
     def __init__(self, node: SimulatedNode) -> None:
         self.node = node
         self.connection = Connection()
-        self._dispatcher = Dispatcher(node.node, cast(Any, self.connection))
+        self._dispatcher = node.node.dispatch.serve(cast(Any, self.connection))
 
     def send(self, *batches: bytes, acks: int = 1) -> "Reply | asyncio.Future[Reply | None] | None":
         """One batch for each of the first partitions. The frame's memory is used for something else at once."""
