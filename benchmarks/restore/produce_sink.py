@@ -87,7 +87,7 @@ class Sink:
 
 def _partition(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Partition:
     if api_version >= _TOPIC_IDS_FROM:
-        return services.partitions.led_by_id(topic.topic_id, index)
+        return services.partitions.led_by_key((topic.topic_id, index))
     return services.partitions.led(TopicName(topic.name), PartitionIndex(index))
 
 

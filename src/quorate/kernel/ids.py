@@ -75,7 +75,7 @@ def new_cluster_id(uuid: UUID) -> str:
     return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
-class EpochEnd(msgspec.Struct, frozen=True, kw_only=True):
+class EpochEnd(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Where a leader epoch ends in a log (OffsetForLeaderEpoch). Whoever asks for an epoch that the log does not have
     is told of the largest one below it; of -1 where there is none.
     """

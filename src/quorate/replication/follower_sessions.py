@@ -11,20 +11,21 @@ from itertools import chain, islice
 from typing import Protocol
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
+from quorate.kernel.ids import BrokerEpoch, EpochEnd, NodeId, Offset
 from quorate.kernel.ports import Buffer
+from quorate.kernel.tasks import monotonic_ms
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.leader_events import FollowerFetched
 from quorate.replication.core.messages import (
-    Ask,
-    Given,
+    FetchedPartition,
+    PartitionFetch,
     PartitionKey,
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_fetch,
     encode_answer,
 )
-from quorate.replication.core.replica_fetch import Accepted, Diverged, FetchPosition, judge_fetch
+from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from quorate.replication.leading import Leading, require_leading
 from quorate.replication.partition import Partition
 
@@ -38,6 +39,7 @@ _ANSWER_MAX_BYTES = 2 << 20
 #: Nor beyond so many, whatever their size: each takes some 10 µs of one turn of the loop.
 _ANSWER_MAX_PARTITIONS = 500
 _NOTHING = memoryview(b"")
+_UNKNOWN = Offset(-1)
 
 
 class FindPartition(Protocol):
@@ -100,10 +102,10 @@ class _FollowerSession:
         self._follower = follower
         self._broker_epoch = BrokerEpoch(-1)
         #: What has been asked for and not been answered, with the partition that watches for it.
-        self._asked: dict[PartitionKey, tuple[Ask, Partition]] = {}
+        self._asked: dict[PartitionKey, tuple[PartitionFetch, Partition]] = {}
         #: Partitions with something to tell, in the order in which it happened, and answers that are ready.
         self._news: dict[PartitionKey, None] = {}
-        self._ready: list[Given] = []
+        self._ready: list[FetchedPartition] = []
         #: Partitions that have no more to tell than a watermark: they go along, or are news after a while.
         self._watermarks: dict[PartitionKey, None] = {}
         #: Partitions with records that the throttle holds back.
@@ -117,13 +119,13 @@ class _FollowerSession:
     async def fetch(self, request: ReplicaFetch) -> Sequence[Buffer]:
         self._broker_epoch = BrokerEpoch(request.broker_epoch)
         self._wake()
-        for ask in request.asks:
-            self._take(ask)
+        for fetch in request.partitions:
+            self._note(fetch)
         if not self._news and not self._ready:
             await self._wait()
-        given, self._ready = self._ready[:_ANSWER_MAX_PARTITIONS], self._ready[_ANSWER_MAX_PARTITIONS:]
-        self._collect(given)
-        return encode_answer(ReplicaFetchAnswer(not self._ended, given))
+        fetched, self._ready = self._ready[:_ANSWER_MAX_PARTITIONS], self._ready[_ANSWER_MAX_PARTITIONS:]
+        self._collect(fetched)
+        return encode_answer(ReplicaFetchAnswer(not self._ended, fetched))
 
     def end(self) -> None:
         self._ended = True
@@ -160,52 +162,46 @@ class _FollowerSession:
         if asked is not None and isinstance(role, Leading) and self._follower not in role.isr:
             partition.step(self._fetched(asked[0], now_ms))
 
-    def _take(self, ask: Ask) -> None:
+    def _note(self, fetch: PartitionFetch) -> None:
         """Note where the follower stands, which may commit records, and watch for what comes next."""
         try:
-            partition = self._find(ask.key)
+            partition = self._find(fetch.key)
         except KafkaError as error:
-            self._ready.append(_refused(ask, error.code))
+            self._ready.append(_refused(fetch, error.code))
             return
-        position = FetchPosition(
-            leader_epoch=LeaderEpoch(ask.leader_epoch),
-            fetch_offset=Offset(ask.fetch_offset),
-            last_fetched_epoch=LeaderEpoch(ask.last_fetched_epoch),
-        )
-        match judge_fetch(position, partition.leader_epoch, partition.replica_log):
+        match judge_fetch(fetch, partition.leader_epoch, partition.replica_log):
             case Accepted():
-                self._watch(ask, partition)
+                self._watch(fetch, partition)
             case Diverged(diverging_epoch=named):
-                diverging = (named.leader_epoch, named.end_offset)
-                self._ready.append(_given(ask, partition, diverging=diverging))
+                self._ready.append(_fetched_partition(fetch, partition, diverging=named))
             case refused:
-                self._ready.append(_given(ask, partition, error=refused.error))
+                self._ready.append(_fetched_partition(fetch, partition, error=refused.error))
 
-    def _watch(self, ask: Ask, partition: Partition) -> None:
-        self._asked[ask.key] = ask, partition
+    def _watch(self, fetch: PartitionFetch, partition: Partition) -> None:
+        self._asked[fetch.key] = fetch, partition
         leading = require_leading(partition)
         leading.followers[self._follower] = self
-        partition.step(self._fetched(ask, round(self._loop.time() * 1000)))
-        if ask.fetch_offset < partition.log.log_end_offset:
-            self._news[ask.key] = None
+        leading.step(self._fetched(fetch, monotonic_ms(self._loop)))
+        if fetch.fetch_offset < partition.log.log_end_offset:
+            self._news[fetch.key] = None
         elif (
-            ask.known_high_watermark < partition.high_watermark
-            or ask.known_log_start < partition.log.log_start_offset <= ask.known_high_watermark
+            fetch.known_high_watermark < partition.high_watermark
+            or fetch.known_log_start < partition.log.log_start_offset <= fetch.known_high_watermark
         ):
             self.has_watermark(partition)
 
-    def _fetched(self, ask: Ask, now_ms: int) -> FollowerFetched:
+    def _fetched(self, fetch: PartitionFetch, now_ms: int) -> FollowerFetched:
         return FollowerFetched(
             follower=self._follower,
             broker_epoch=self._broker_epoch,
-            fetch_offset=Offset(ask.fetch_offset),
+            fetch_offset=fetch.fetch_offset,
             now_ms=now_ms,
         )
 
-    def _collect(self, given: list[Given]) -> None:
+    def _collect(self, fetched: list[FetchedPartition]) -> None:
         """Take what there is to tell, up to the size of an answer; the rest goes with the next one."""
         size_bytes = 0
-        for key in list(islice(chain(self._news, self._watermarks), _ANSWER_MAX_PARTITIONS - len(given))):
+        for key in list(islice(chain(self._news, self._watermarks), _ANSWER_MAX_PARTITIONS - len(fetched))):
             if size_bytes >= _ANSWER_MAX_BYTES:
                 break
             self._news.pop(key, None)
@@ -213,7 +209,7 @@ class _FollowerSession:
             asked = self._asked.get(key)
             if asked is None:
                 continue
-            ask, partition = asked
+            fetch, partition = asked
             max_bytes = _PARTITION_MAX_BYTES
             throttle = self._throttle
             if throttle is None or not throttle.applies_to(partition.identity, self._follower):
@@ -223,12 +219,12 @@ class _FollowerSession:
                 continue
             else:
                 max_bytes = min(max_bytes, int(throttle.allowance_bytes))
-            one = self._read(ask, partition, max_bytes)
+            one = self._read(fetch, partition, max_bytes)
             if one is None:
                 continue  # It is news again when the segment was checked.
             self._forget(key)
             size_bytes += len(one.records)
-            given.append(one)
+            fetched.append(one)
             if throttle is not None:
                 throttle.moved(len(one.records))
 
@@ -243,21 +239,21 @@ class _FollowerSession:
         self._held_back = {}
         self._wake()
 
-    def _read(self, ask: Ask, partition: Partition, max_bytes: int) -> Given | None:
+    def _read(self, fetch: PartitionFetch, partition: Partition, max_bytes: int) -> FetchedPartition | None:
         """None where a segment has to be checked first, or is being repaired."""
         log = partition.log
         try:
             piece = log.read(
-                Offset(ask.fetch_offset),
+                fetch.fetch_offset,
                 max_bytes=max_bytes,
                 up_to_offset=log.log_end_offset,
                 minimum_one_batch=True,
             )
-            return _given(ask, partition, records=memoryview(piece.read()))
+            return _fetched_partition(fetch, partition, records=memoryview(piece.read()))
         except KafkaError as error:
             if partition.sound_again(error) is not None:
                 return None
-            return _given(ask, partition, error=error.code)
+            return _fetched_partition(fetch, partition, error=error.code)
 
     def _forget(self, key: PartitionKey) -> None:
         _, partition = self._asked.pop(key)
@@ -295,16 +291,16 @@ def _key(partition: Partition) -> PartitionKey:
     return partition.identity.topic_id, partition.identity.partition
 
 
-def _refused(ask: Ask, error: ErrorCode) -> Given:
-    return Given(ask, error, None, -1, -1, _NOTHING)
+def _refused(fetch: PartitionFetch, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(fetch, error, None, _UNKNOWN, _UNKNOWN, _NOTHING)
 
 
-def _given(
-    ask: Ask,
+def _fetched_partition(
+    fetch: PartitionFetch,
     partition: Partition,
     *,
     error: ErrorCode = ErrorCode.NONE,
-    diverging: tuple[int, int] | None = None,
+    diverging: EpochEnd | None = None,
     records: memoryview = _NOTHING,
-) -> Given:
-    return Given(ask, error, diverging, partition.log.log_start_offset, partition.high_watermark, records)
+) -> FetchedPartition:
+    return FetchedPartition(fetch, error, diverging, partition.log.log_start_offset, partition.high_watermark, records)

@@ -9,7 +9,7 @@ from quorate.kernel.ports import Buffer
 from quorate.records.batch import read_header
 from quorate.replication.core import follower as f
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.replica_fetch import FetchPosition
+from quorate.replication.core.messages import FetchedPartition, PartitionFetch
 from quorate.replication.partition import Partition, ReplicaRole
 from quorate.storage.log import PartitionLog
 from quorate.storage.reading import DamagedRecords, UncheckedSegment
@@ -61,10 +61,21 @@ class Following(ReplicaRole):
         if partition.log.synced_end_offset >= partition.log.log_end_offset:
             partition.replication.synced_as_follower(partition)
 
-    def next_fetch(self) -> FetchPosition:
-        return self.core.next_fetch(self.partition.replica_log)
+    def next_fetch(self) -> PartitionFetch:
+        """Says that everything before the log's end is here, as ``may_ask`` allows."""
+        partition = self.partition
+        log = partition.replica_log
+        return PartitionFetch(
+            partition.identity.topic_id,
+            partition.identity.partition,
+            self.core.leader.leader_epoch,
+            log.log_end_offset,
+            log.last_epoch,
+            partition.high_watermark,
+            log.log_start_offset,
+        )
 
-    def apply(self, answer: f.FetchAnswered, records: Buffer) -> Applied:
+    def apply(self, answer: FetchedPartition) -> Applied:
         """Carry out what the leader's answer says."""
         partition = self.partition
         if partition.failure is not None:
@@ -72,7 +83,7 @@ class Following(ReplicaRole):
         applied = Applied.DONE
         try:
             for effect in self.core.step(answer, partition.replica_log, partition.high_watermark):
-                applied = self._carry_out(effect, records)
+                applied = self._carry_out(effect, answer.records)
         except f.CommittedRecordsWouldBeLost as error:
             self._give_up(error)
             return Applied.BACK_OFF

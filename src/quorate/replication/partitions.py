@@ -142,14 +142,12 @@ class Partitions:
             return PartitionLeader(self._view.node_id, partition.leader_epoch)
         return None
 
-    def led_by_id(self, topic_id: UUID, index: int) -> Partition:
-        return self.led(self._name(topic_id), PartitionIndex(index))
-
     def replica_by_id(self, topic_id: UUID, index: int) -> Partition:
         return self.replica(self._name(topic_id), PartitionIndex(index))
 
     def led_by_key(self, key: PartitionKey) -> Partition:
-        return self.led_by_id(*key)
+        topic_id, index = key
+        return self.led(self._name(topic_id), PartitionIndex(index))
 
     def _name(self, topic_id: UUID) -> TopicName:
         name = self._image.topic_names.get(TopicId(topic_id))

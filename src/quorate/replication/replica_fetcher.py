@@ -9,23 +9,20 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, EpochEnd, LeaderEpoch, NodeId, Offset
+from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.kernel.tasks import FailureHandler, TaskScope, monotonic_ms
 from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
-from quorate.replication.core.follower import FetchAnswered
 from quorate.replication.core.messages import (
-    Ask,
-    Given,
+    FetchedPartition,
+    PartitionFetch,
     PartitionKey,
     ReplicaFetch,
-    ReplicaFetchAnswer,
     decode_answer,
     encode_fetch,
 )
-from quorate.replication.core.replica_fetch import FetchPosition
 from quorate.replication.following import Applied, Following
 from quorate.replication.partition import Partition
 from quorate.transport.peers.errors import PeerError, PeerProtocolError
@@ -121,16 +118,16 @@ class ReplicaFetcher:
         if self._stopped or len(session.requests) >= _MAX_REQUESTS_UNDER_WAY:
             return
         now_ms = self._now_ms()
-        asks = self._asks(session, now_ms)
-        if asks or (session.asked and not session.requests):
-            request = ReplicaFetch(session.number, self._broker_epoch, asks)
+        fetches = self._fetches(session, now_ms)
+        if fetches or (session.asked and not session.requests):
+            request = ReplicaFetch(session.number, self._broker_epoch, fetches)
             session.requests.spawn(self._request(session, session.number, encode_fetch(request)))
         if self._plan.is_ready(session.node_id):
             self._pump_soon(session.node_id)
         self._wake_after_backoff(session, now_ms)
 
-    def _asks(self, session: "_LeaderSession", now_ms: int) -> list[Ask]:
-        asks = []
+    def _fetches(self, session: "_LeaderSession", now_ms: int) -> list[PartitionFetch]:
+        fetches = []
         for planned in self._plan.next_fetch(session.node_id, now_ms, _REQUEST_MAX_PARTITIONS):
             partition = self._partitions[planned.partition]
             role = partition.role
@@ -142,19 +139,9 @@ class ReplicaFetcher:
                 continue
             if self._is_held_back(planned, partition, now_ms):
                 continue
-            position = role.next_fetch()
             session.asked[planned.partition] = planned
-            asks.append(
-                Ask(
-                    *planned.partition,
-                    position.leader_epoch,
-                    position.fetch_offset,
-                    position.last_fetched_epoch,
-                    partition.high_watermark,
-                    partition.log.log_start_offset,
-                )
-            )
-        return asks
+            fetches.append(role.next_fetch())
+        return fetches
 
     def _is_held_back(self, planned: PlannedFetch[PartitionKey], partition: Partition, now_ms: int) -> bool:
         """Whether the replica has taken enough for now, in which case it is asked for later."""
@@ -169,40 +156,37 @@ class ReplicaFetcher:
         return wait_s > 0
 
     async def _request(self, session: "_LeaderSession", number: int, payload: bytes) -> None:
-        def take(answer: memoryview) -> None:
-            self._take_all(session, number, decode_answer(answer))
-
         try:
-            await self._call(session.node_id, payload, _REQUEST_TIMEOUT_MS, take)
+            await self._call(session.node_id, payload, _REQUEST_TIMEOUT_MS, partial(self._answered, session, number))
         except (PeerError, PeerProtocolError) as error:
             logger.debug("replica fetch failed leader=%s error=%s", session.node_id, error)
             self._start_over(session, number)
         # This request is still among those under way, until the task is done.
         self._loop.call_soon(self._pump_soon, session.node_id)
 
-    def _take_all(self, session: "_LeaderSession", number: int, answer: ReplicaFetchAnswer) -> None:
+    def _answered(self, session: "_LeaderSession", number: int, payload: memoryview) -> None:
+        answer = decode_answer(payload)
         if number == session.number:
-            for given in answer.given:
-                self._take(session, given)
+            for fetched in answer.partitions:
+                self._apply(session, fetched)
             if not answer.is_known:
                 self._start_over(session, number)
 
-    def _take(self, session: "_LeaderSession", given: Given) -> None:
-        planned = session.asked.get(given.ask.key)
-        if planned is None or planned.leader_epoch != given.ask.leader_epoch:
+    def _apply(self, session: "_LeaderSession", fetched: FetchedPartition) -> None:
+        key = fetched.fetch.key
+        planned = session.asked.get(key)
+        if planned is None or planned.leader_epoch != fetched.fetch.leader_epoch:
             return  # Late: this is not what is asked for now.
-        del session.asked[given.ask.key]
-        partition = self._partitions.get(given.ask.key)
+        del session.asked[key]
+        partition = self._partitions.get(key)
         if partition is None:
             return
         if self._throttle is not None and self._throttle.applies_to(partition.identity, self._node_id):
-            self._throttle.moved(len(given.records))
+            self._throttle.moved(len(fetched.records))
         role = partition.role
-        applied = Applied.BACK_OFF
-        if isinstance(role, Following):
-            applied = role.apply(_answered(given), given.records)
+        applied = role.apply(fetched) if isinstance(role, Following) else Applied.BACK_OFF
         if applied is Applied.SYNCING:
-            session.syncing[given.ask.key] = planned
+            session.syncing[key] = planned
         elif applied is Applied.DONE:
             self._plan.answered(planned)
         else:
@@ -251,24 +235,6 @@ class _LeaderSession:
         self.requests.cancel_all()
         if self.backoff is not None:
             self.backoff.cancel()
-
-
-def _answered(given: Given) -> FetchAnswered:
-    ask = given.ask
-    return FetchAnswered(
-        position=FetchPosition(
-            leader_epoch=LeaderEpoch(ask.leader_epoch),
-            fetch_offset=Offset(ask.fetch_offset),
-            last_fetched_epoch=LeaderEpoch(ask.last_fetched_epoch),
-        ),
-        error=None if given.error_code == ErrorCode.NONE else ErrorCode(given.error_code),
-        diverging_epoch=None
-        if given.diverging is None
-        else EpochEnd(leader_epoch=LeaderEpoch(given.diverging[0]), end_offset=Offset(given.diverging[1])),
-        log_start_offset=Offset(given.log_start_offset),
-        high_watermark=Offset(given.high_watermark),
-        has_records=len(given.records) > 0,
-    )
 
 
 def _key(partition: Partition) -> PartitionKey:

@@ -3,12 +3,19 @@
 import asyncio
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import NodeId, TopicId
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset
 from quorate.replication import follower_sessions
-from quorate.replication.core.messages import Ask, ReplicaFetch, ReplicaFetchAnswer, decode_answer, encode_fetch
+from quorate.replication.core.messages import (
+    PartitionFetch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    decode_answer,
+    encode_fetch,
+)
 from quorate.replication.follower_sessions import FollowerSessions
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
@@ -37,7 +44,7 @@ class Asking:
         self._loop = host.loop
 
     def send(
-        self, *asks: Ask, session: int = 1, follower: NodeId = FOLLOWER, broker_epoch: int | None = None
+        self, *asks: PartitionFetch, session: int = 1, follower: NodeId = FOLLOWER, broker_epoch: int | None = None
     ) -> "asyncio.Task[ReplicaFetchAnswer]":
         epoch = BROKER_EPOCHS[follower] if broker_epoch is None else broker_epoch
         return self._loop.create_task(self._send(follower, ReplicaFetch(session, epoch, list(asks))))
@@ -46,8 +53,10 @@ class Asking:
         return decode_answer(b"".join(await self.sessions.fetch(follower, encode_fetch(request))))
 
 
-def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> Ask:
-    return Ask(TOPIC_ID, index, epoch, offset, last_epoch, known, 0)
+def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> PartitionFetch:
+    return PartitionFetch(
+        TOPIC_ID, index, LeaderEpoch(epoch), Offset(offset), LeaderEpoch(last_epoch), Offset(known), Offset(0)
+    )
 
 
 def test_a_request_waits_until_there_are_records_and_gets_them_beyond_the_watermark() -> None:
@@ -59,9 +68,9 @@ def test_a_request_waits_until_there_are_records_and_gets_them_beyond_the_waterm
         await turns()
         assert not request.done()
         write(partition, b"x")
-        (given,) = (await request).given
-        assert (given.ask, given.error_code, given.high_watermark) == (ask(0), ErrorCode.NONE, 0)
-        assert len(given.records) > 0
+        (fetched,) = (await request).partitions
+        assert (fetched.fetch, fetched.error, fetched.high_watermark) == (ask(0), ErrorCode.NONE, 0)
+        assert len(fetched.records) > 0
 
     run(scenario)
 
@@ -78,7 +87,7 @@ def test_a_partition_that_was_answered_is_silent_until_it_is_asked_for_again() -
         await turns()
         assert not request.done()
         again = asking.send(ask(1, last_epoch=1))
-        assert [given.ask for given in (await again).given] == [ask(1, last_epoch=1)]
+        assert [fetched.fetch for fetched in (await again).partitions] == [ask(1, last_epoch=1)]
 
     run(scenario)
 
@@ -110,8 +119,8 @@ def test_a_watermark_alone_is_told_after_a_moment_in_which_records_may_take_it_a
         await turns(10)
         assert not request.done()
         await world.sleep(0.015)
-        (given,) = request.result().given
-        assert (given.high_watermark, len(given.records)) == (1, 0)
+        (fetched,) = request.result().partitions
+        assert (fetched.high_watermark, len(fetched.records)) == (1, 0)
 
     run(scenario)
 
@@ -139,9 +148,9 @@ def test_a_newer_request_ends_the_wait_of_the_older_one() -> None:
         older = asking.send(ask(0))
         await turns()
         newer = asking.send(ask(0, index=1))
-        assert (await older).given == []
+        assert (await older).partitions == []
         write(first, b"x")
-        assert [given.ask.partition for given in (await newer).given] == [0]
+        assert [fetched.fetch.partition for fetched in (await newer).partitions] == [0]
 
     run(scenario)
 
@@ -181,7 +190,7 @@ def test_followers_do_not_end_each_others_sessions() -> None:
         one, other = asking.send(ask(0), session=1), asking.send(ask(0), session=2, follower=THIRD)
         await turns()
         write(partition, b"x")
-        assert len((await one).given) == len((await other).given) == 1
+        assert len((await one).partitions) == len((await other).partitions) == 1
 
     run(scenario)
 
@@ -195,8 +204,8 @@ def test_a_deposed_leader_tells_those_who_have_asked() -> None:
         await turns()
         follow(partition, 2, FOLLOWER)
         asking.sessions.leadership_changed(partition)
-        (given,) = (await request).given
-        assert given.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        (fetched,) = (await request).partitions
+        assert fetched.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(scenario)
 
@@ -215,7 +224,7 @@ def test_what_was_asked_of_an_earlier_reign_does_not_count_in_a_later_one() -> N
         asking.replicas.port.proposals.clear()
         asking.sessions.refresh(partition, 60_000)
         assert asking.replicas.port.proposals == []
-        assert [given.error_code for given in (await request).given] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert [fetched.error for fetched in (await request).partitions] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     run(scenario)
 
@@ -245,9 +254,9 @@ def test_refusals_name_their_reason_and_concern_their_partition_alone() -> None:
         asking = Asking(world, host)
         lead(asking.replicas.open(0), 2)
         follow(asking.replicas.open(1), 2, FOLLOWER)
-        stranger = Ask(TopicId(UUID(int=9)), 0, 2, 0, -1, 0, 0)
+        stranger = msgspec.structs.replace(ask(0, epoch=2), topic_id=UUID(int=9))
         request = asking.send(ask(0, epoch=1), ask(0, index=1, epoch=2), stranger, ask(0, epoch=3), session=1)
-        codes = [given.error_code for given in (await request).given]
+        codes = [fetched.error for fetched in (await request).partitions]
         assert codes == [
             ErrorCode.FENCED_LEADER_EPOCH,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -266,8 +275,8 @@ def test_a_follower_that_has_gone_another_way_is_told_where_to_cut_and_does_not_
         write(partition, b"x")
         lead(partition, 5, partition_epoch=2)
         await world.sleep(0.01)
-        (given,) = (await asking.send(ask(1, epoch=5, last_epoch=3))).given
-        assert given.diverging == (1, 1)
+        (fetched,) = (await asking.send(ask(1, epoch=5, last_epoch=3))).partitions
+        assert fetched.diverging_epoch == EpochEnd(leader_epoch=LeaderEpoch(1), end_offset=Offset(1))
         assert partition.high_watermark == 0
 
     run(scenario)
@@ -282,13 +291,13 @@ def test_a_large_backlog_comes_in_several_answers() -> None:
             write(partition, b"x" * 900_000)
         seen: list[int] = []
         answer = await asking.send(*(ask(0, index=index) for index in range(12)))
-        while answer.given:
-            seen += [given.ask.partition for given in answer.given]
+        while answer.partitions:
+            seen += [fetched.fetch.partition for fetched in answer.partitions]
             if len(seen) == 12:
                 break
             answer = await asking.send()
         assert sorted(seen) == list(range(12))
-        assert len(seen) > len(answer.given)
+        assert len(seen) > len(answer.partitions)
 
     run(scenario)
 
@@ -303,7 +312,7 @@ def test_deleted_records_are_told_to_those_who_wait() -> None:
         request = asking.send(ask(1, last_epoch=1, known=1))
         await turns()
         partition.delete_records_before(partition.high_watermark)
-        assert [given.log_start_offset for given in (await request).given] == [1]
+        assert [fetched.log_start_offset for fetched in (await request).partitions] == [1]
 
     run(scenario)
 
@@ -319,7 +328,7 @@ def test_deleted_records_are_told_to_a_follower_that_was_busy_when_they_went() -
         await world.sleep(0.01)
         partition.delete_records_before(partition.high_watermark)
         answer = await asking.send(ask(1, last_epoch=1, known=1))
-        assert [given.log_start_offset for given in answer.given] == [1]
+        assert [fetched.log_start_offset for fetched in answer.partitions] == [1]
 
     run(scenario)
 
@@ -338,9 +347,9 @@ def test_an_answer_is_about_a_bounded_number_of_partitions_and_the_rest_comes_wi
         request = asking.send(*(ask(0, index=index) for index in range(5)), *(ask(0, index=7 + i) for i in range(3)))
         told = []
         for _ in range(4):
-            given = (await request).given
-            assert len(given) == 2
-            told += [(one.ask.partition, one.error_code, len(one.records) > 0) for one in given]
+            fetched = (await request).partitions
+            assert len(fetched) == 2
+            told += [(one.fetch.partition, one.error, len(one.records) > 0) for one in fetched]
             request = asking.send()
         refused = [(7 + i, ErrorCode.UNKNOWN_TOPIC_ID, False) for i in range(3)]
         assert sorted(told) == [*((index, ErrorCode.NONE, True) for index in range(5)), *refused]

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
 from quorate.kernel.settings import Durability
-from quorate.replication.core.follower import FetchAnswered
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import FollowerFetched, MembershipChanged, PartitionMembership
-from quorate.replication.core.replica_fetch import FetchPosition
+from quorate.replication.core.messages import FetchedPartition
 from quorate.replication.following import Applied, Following
 from quorate.replication.partition import Partition
 from tests.simulation.world.host import SimulatedHost
@@ -48,27 +49,26 @@ def following(partition: Partition) -> Following:
     return partition.role
 
 
-def apply(partition: Partition, answer: FetchAnswered, records: bytes) -> Applied:
-    return following(partition).apply(answer, records)
+def apply(partition: Partition, answer: FetchedPartition, records: bytes = b"") -> Applied:
+    return following(partition).apply(msgspec.structs.replace(answer, records=memoryview(records)))
 
 
 def answered(
     partition: Partition,
     *,
-    has_records: bool = False,
     high_watermark: int = 0,
     log_start: int = 0,
-    error: ErrorCode | None = None,
+    error: ErrorCode = ErrorCode.NONE,
     diverging: EpochEnd | None = None,
-) -> FetchAnswered:
+) -> FetchedPartition:
     """The leader's answer to what the partition would ask for now."""
-    return FetchAnswered(
-        position=following(partition).next_fetch(),
+    return FetchedPartition(
+        fetch=following(partition).next_fetch(),
         error=error,
         diverging_epoch=diverging,
         log_start_offset=Offset(log_start),
         high_watermark=Offset(high_watermark),
-        has_records=has_records,
+        records=memoryview(b""),
     )
 
 
@@ -215,7 +215,7 @@ def test_a_follower_may_not_speak_for_what_is_not_on_its_disk_when_the_leader_ch
     async def scenario(world: World, host: SimulatedHost, _: SimulatedHost) -> None:
         partition = Replicas(host).open()
         follow(partition, 1)
-        applied = apply(partition, answered(partition, has_records=True), led_batch(host, b"x"))
+        applied = apply(partition, answered(partition), led_batch(host, b"x"))
         assert applied is Applied.SYNCING
         assert not following(partition).may_ask
         follow(partition, 2, FOLLOWER)
@@ -230,7 +230,7 @@ def test_with_durability_os_a_follower_asks_on_at_once() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        assert apply(partition, answered(partition, has_records=True), led_batch(host, b"x")) is Applied.DONE
+        assert apply(partition, answered(partition), led_batch(host, b"x")) is Applied.DONE
         assert following(partition).may_ask
 
     run(scenario)
@@ -242,11 +242,11 @@ def test_an_unclean_leader_takes_the_watermark_back_with_the_records() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        apply(partition, answered(partition, has_records=True, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
+        apply(partition, answered(partition, high_watermark=2), led_batches(host, [b"x"], [b"y"]))
         assert partition.high_watermark == 2
         follow(partition, 2, FOLLOWER, is_unclean=True)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(1), end_offset=Offset(1))
-        apply(partition, answered(partition, diverging=diverging), b"")
+        apply(partition, answered(partition, diverging=diverging))
         assert partition.log.log_end_offset == 1
         assert partition.high_watermark == 1
 
@@ -257,10 +257,10 @@ def test_a_leader_without_committed_records_stops_a_follower_loudly() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        apply(partition, answered(partition, has_records=True, high_watermark=1), led_batch(host, b"x"))
+        apply(partition, answered(partition, high_watermark=1), led_batch(host, b"x"))
         follow(partition, 2, FOLLOWER)
         diverging = EpochEnd(leader_epoch=LeaderEpoch(-1), end_offset=Offset(0))
-        assert apply(partition, answered(partition, diverging=diverging), b"") is Applied.BACK_OFF
+        assert apply(partition, answered(partition, diverging=diverging)) is Applied.BACK_OFF
         assert partition.log.log_end_offset == 1
         assert partition.failure is not None
 
@@ -273,10 +273,10 @@ def test_a_full_disk_makes_a_follower_wait_and_not_give_up() -> None:
         follow(partition, 1)
         records = led_batch(host, b"x" * 1000)
         free_bytes, host.disk.free_bytes = host.disk.free_bytes, 10
-        assert apply(partition, answered(partition, has_records=True), records) is Applied.BACK_OFF
+        assert apply(partition, answered(partition), records) is Applied.BACK_OFF
         assert partition.failure is None
         host.disk.free_bytes = free_bytes
-        assert apply(partition, answered(partition, has_records=True), records) is Applied.DONE
+        assert apply(partition, answered(partition), records) is Applied.DONE
         assert partition.log.log_end_offset == 1
 
     run(scenario)
@@ -290,9 +290,9 @@ def test_a_log_that_starts_inside_of_a_batch_can_be_followed_from_nothing() -> N
         follow(partition, 1)
         records = led_batch(host, b"a", b"b", b"c")
         out_of_range = answered(partition, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=2, high_watermark=3)
-        assert apply(partition, out_of_range, b"") is Applied.DONE
+        assert apply(partition, out_of_range) is Applied.DONE
         assert partition.log.log_end_offset == 2
-        got = apply(partition, answered(partition, has_records=True, log_start=2, high_watermark=3), records)
+        got = apply(partition, answered(partition, log_start=2, high_watermark=3), records)
         assert (got, partition.failure) == (Applied.DONE, None)
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
         assert partition.high_watermark == 3
@@ -304,15 +304,13 @@ def test_a_late_answer_of_an_earlier_leader_changes_nothing() -> None:
     async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
         partition = Replicas(host, Durability.OS).open()
         follow(partition, 1)
-        late = answered(partition, has_records=True, high_watermark=1)
+        late = answered(partition, high_watermark=1)
         records = led_batch(host, b"x")
         follow(partition, 2, FOLLOWER)
         apply(partition, late, records)
         assert partition.log.log_end_offset == 0
-        position = FetchPosition(
-            leader_epoch=LeaderEpoch(2), fetch_offset=Offset(0), last_fetched_epoch=LeaderEpoch(-1)
-        )
-        assert following(partition).next_fetch() == position
+        fetch = following(partition).next_fetch()
+        assert (fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch) == (2, 0, -1)
 
     run(scenario)
 
@@ -324,7 +322,7 @@ def test_records_older_than_an_epoch_that_was_led_without_a_write_keep_their_own
         partition = Replicas(host, Durability.OS).open()
         lead(partition, 2, isr=(LEADER,))
         follow(partition, 3, FOLLOWER)
-        apply(partition, answered(partition, has_records=True), led_batch(host, b"x"))
+        apply(partition, answered(partition), led_batch(host, b"x"))
         assert partition.log.epochs == [(1, 0)]
         assert partition.replica_log.last_epoch == 1
 
@@ -357,7 +355,7 @@ def test_batches_keep_their_producer_so_that_a_retry_is_known_after_failover() -
         lead(source, 1, isr=(LEADER,), replicas=(LEADER,))
         source.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         piece = source.log.read(Offset(0), max_bytes=1 << 20, up_to_offset=Offset(2), minimum_one_batch=True).read()
-        apply(partition, answered(partition, has_records=True), piece)
+        apply(partition, answered(partition), piece)
         lead(partition, 2, isr=(LEADER,))
         retried = partition.append(batch(b"x", b"y", producer_id=5), 1_700_000_000_000)
         assert (retried.base_offset, retried.duplicate) == (0, True)

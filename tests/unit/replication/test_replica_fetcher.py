@@ -6,9 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
 from quorate.replication import replica_fetcher
-from quorate.replication.core.messages import Ask, Given, ReplicaFetch, ReplicaFetchAnswer, decode_fetch, encode_answer
+from quorate.replication.core.messages import (
+    FetchedPartition,
+    PartitionFetch,
+    ReplicaFetch,
+    ReplicaFetchAnswer,
+    decode_fetch,
+    encode_answer,
+)
 from quorate.replication.partition import Partition
 from quorate.replication.replica_fetcher import ReplicaFetcher
 from quorate.transport.peers.errors import PeerTimeout, PeerUnreachable
@@ -51,18 +58,18 @@ class Leaders:
 
     def asked(self, number: int) -> list[tuple[int, int, int]]:
         """Of a request: partition, leader epoch and offset of everything that it asks for."""
-        return [(ask.partition, ask.leader_epoch, ask.fetch_offset) for ask in self.requests[number][1].asks]
+        return [(ask.partition, ask.leader_epoch, ask.fetch_offset) for ask in self.requests[number][1].partitions]
 
-    async def answer(self, number: int, *given: Given, is_known: bool = True) -> None:
-        self._futures[number].set_result(b"".join(encode_answer(ReplicaFetchAnswer(is_known, list(given)))))
+    async def answer(self, number: int, *fetched: FetchedPartition, is_known: bool = True) -> None:
+        self._futures[number].set_result(b"".join(encode_answer(ReplicaFetchAnswer(is_known, list(fetched)))))
         await turns(6)
 
     async def fail(self, number: int, error: Exception) -> None:
         self._futures[number].set_exception(error)
         await turns(6)
 
-    def ask(self, number: int, position: int = 0) -> Ask:
-        return self.requests[number][1].asks[position]
+    def ask(self, number: int, position: int = 0) -> PartitionFetch:
+        return self.requests[number][1].partitions[position]
 
 
 def with_leaders(scenario: Callable[[Leaders, World, SimulatedHost], Awaitable[None]]) -> None:
@@ -75,18 +82,18 @@ def with_leaders(scenario: Callable[[Leaders, World, SimulatedHost], Awaitable[N
     run(body)
 
 
-def nothing(ask: Ask, *, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> Given:
-    return Given(ask, error, None, 0, high_watermark, NOTHING)
+def nothing(ask: PartitionFetch, *, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> FetchedPartition:
+    return FetchedPartition(ask, error, None, Offset(0), Offset(high_watermark), NOTHING)
 
 
-def records(host: SimulatedHost, ask: Ask, value: bytes = b"x") -> Given:
+def records(host: SimulatedHost, ask: PartitionFetch, value: bytes = b"x") -> FetchedPartition:
     """A batch that the leader has at offset 0."""
     source = Replicas(host).open(index=99)
     lead(source, ask.leader_epoch, isr=(LEADER,), replicas=(LEADER,))
     write(source, value)
     log = source.log
     piece = log.read(log.log_start_offset, max_bytes=1 << 20, up_to_offset=log.log_end_offset, minimum_one_batch=True)
-    return Given(ask, ErrorCode.NONE, None, 0, 0, memoryview(piece.read()))
+    return FetchedPartition(ask, ErrorCode.NONE, None, Offset(0), Offset(0), memoryview(piece.read()))
 
 
 def test_all_partitions_of_a_leader_share_a_request_and_each_leader_has_its_own() -> None:
@@ -286,8 +293,8 @@ def test_a_request_asks_for_a_bounded_number_of_partitions_and_the_next_ones_for
         for index in range(5):
             leaders.open(index)
         await turns()
-        assert [len(request.asks) for _, request in leaders.requests] == [2, 2]
+        assert [len(request.partitions) for _, request in leaders.requests] == [2, 2]
         await leaders.answer(0)
-        assert [ask.partition for _, request in leaders.requests for ask in request.asks] == [0, 1, 2, 3, 4]
+        assert [ask.partition for _, request in leaders.requests for ask in request.partitions] == [0, 1, 2, 3, 4]
 
     with_leaders(scenario)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import BrokerEpoch, NodeId
+from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from quorate.kernel.ports import Buffer
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import LiveBrokersChanged
-from quorate.replication.core.messages import Ask, ReplicaFetch, decode_answer, encode_fetch
+from quorate.replication.core.messages import PartitionFetch, ReplicaFetch, decode_answer, encode_fetch
 from quorate.replication.partition import Partition
 from quorate.replication.replication import NodeReplication
 from quorate.transport.peers.errors import PeerUnreachable
@@ -58,7 +58,7 @@ class LeaderNode:
         self.replication.on_leading(partition)
         return partition
 
-    def ask(self, ask: Ask) -> "asyncio.Task[Sequence[Buffer]]":
+    def ask(self, ask: PartitionFetch) -> "asyncio.Task[Sequence[Buffer]]":
         payload = encode_fetch(ReplicaFetch(1, BROKER_EPOCHS[FOLLOWER], [ask]))
         return self._loop.create_task(self.replication.fetch(FOLLOWER, payload))
 
@@ -69,8 +69,10 @@ async def _nobody_answers(
     raise PeerUnreachable(f"{node_id} {len(payload)} {timeout_ms} {read}")
 
 
-def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> Ask:
-    return Ask(TOPIC_ID, 0, epoch, offset, last_epoch, 0, 0)
+def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> PartitionFetch:
+    return PartitionFetch(
+        TOPIC_ID, 0, LeaderEpoch(epoch), Offset(offset), LeaderEpoch(last_epoch), Offset(0), Offset(0)
+    )
 
 
 def with_leader(scenario: Callable[[LeaderNode, World], Awaitable[None]]) -> None:
@@ -147,7 +149,7 @@ def test_a_leader_that_is_elected_again_starts_without_what_it_was_asked_before(
         await world.sleep(0.001)
         node.lead(LEADER, epoch=3)
         answer = decode_answer(b"".join(await waiting))
-        assert [given.error_code for given in answer.given] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert [fetched.error for fetched in answer.partitions] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     with_leader(scenario)
 

@@ -12,22 +12,12 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, Offset, PartitionLeader
 from quorate.replication.core.divergence import truncation_offset
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.replica_fetch import FetchPosition, ReplicaLog
+from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.replica_fetch import ReplicaLog
 
 
 class CommittedRecordsWouldBeLost(Exception):
     """The leader lacks records that were committed, and its election was not an unclean one: stop, loudly."""
-
-
-class FetchAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader's answer for this partition; the records themselves stay with the shell."""
-
-    position: FetchPosition  # As the request had it.
-    error: ErrorCode | None = None
-    diverging_epoch: EpochEnd | None = None
-    log_start_offset: Offset  # The leader's; also with OFFSET_OUT_OF_RANGE.
-    high_watermark: Offset  # The leader's.
-    has_records: bool
 
 
 class RecordsAppended(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +55,7 @@ class BackOff(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode
 
 
-FollowerEvent = FetchAnswered | RecordsAppended
+FollowerEvent = FetchedPartition | RecordsAppended
 FollowerEffect = (
     AppendRecords | TruncateTo | TruncateFullyAndStartAt | AdvanceLogStart | HighWatermarkAdvanced | BackOff
 )
@@ -84,27 +74,20 @@ class FollowerReplica:
         self._leader_high_watermark = Offset(0)
         self._is_unclean = is_unclean
 
-    def next_fetch(self, log: ReplicaLog) -> FetchPosition:
-        return FetchPosition(
-            leader_epoch=self.leader.leader_epoch,
-            fetch_offset=log.log_end_offset,
-            last_fetched_epoch=log.last_epoch,
-        )
-
     def step(self, event: FollowerEvent, log: ReplicaLog, high_watermark: Offset) -> list[FollowerEffect]:
         """Apply one event; return what the shell must carry out, in order."""
         match event:
-            case FetchAnswered():
+            case FetchedPartition():
                 return self._take_answer(event, log, high_watermark)
             case RecordsAppended():
                 return self._advance(high_watermark, self._committed(log, high_watermark))
             case _:
                 assert_never(event)
 
-    def _take_answer(self, answer: FetchAnswered, log: ReplicaLog, high_watermark: Offset) -> list[FollowerEffect]:
-        if answer.position != self.next_fetch(log):
+    def _take_answer(self, answer: FetchedPartition, log: ReplicaLog, high_watermark: Offset) -> list[FollowerEffect]:
+        if not self._is_about(answer.fetch, log):
             return []  # Late, or doubled: it is about a log that we no longer have.
-        if answer.error is not None:
+        if answer.error is not ErrorCode.NONE:
             return self._take_error(answer.error, answer.log_start_offset, log, high_watermark)
         if answer.diverging_epoch is not None:
             return self._truncate(answer.diverging_epoch, answer.log_start_offset, log, high_watermark)
@@ -113,9 +96,13 @@ class FollowerReplica:
         effects = self._advance(high_watermark, committed)
         if log.log_start_offset < answer.log_start_offset <= committed:
             effects.append(AdvanceLogStart(offset=answer.log_start_offset))
-        if answer.has_records:
+        if answer.records:
             effects.append(AppendRecords())  # Last: what it leads to is newer than the effects before.
         return effects
+
+    def _is_about(self, fetch: PartitionFetch, log: ReplicaLog) -> bool:
+        asked = fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch
+        return asked == (self.leader.leader_epoch, log.log_end_offset, log.last_epoch)
 
     def _take_error(
         self, error: ErrorCode, leader_log_start: Offset, log: ReplicaLog, high_watermark: Offset

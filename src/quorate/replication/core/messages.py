@@ -14,22 +14,26 @@ from uuid import UUID
 import msgspec
 
 from quorate.kernel.errors import UNREADABLE, ErrorCode
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
 from quorate.kernel.ports import Buffer
 from quorate.transport.peers.errors import PeerProtocolError
 
 PartitionKey = tuple[UUID, int]
 
 
-class Ask(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PartitionFetch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a follower stands. The same value comes back with the answer, so that a late one is known as such."""
+
     topic_id: UUID
     partition: int
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    #: Of the record before ``fetch_offset``; -1 where the log is empty.
+    last_fetched_epoch: LeaderEpoch
     #: What the follower knows to be committed: it is told when there is more.
-    known_high_watermark: int
+    known_high_watermark: Offset
     #: Where its log starts: it is told when records were deleted, or they would be back under its leadership.
-    known_log_start: int
+    known_log_start: Offset
 
     @property
     def key(self) -> PartitionKey:
@@ -40,43 +44,42 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True):
     #: A new number forgets all that was asked for before.
     session: int
     broker_epoch: int
-    asks: list[Ask]
+    partitions: list[PartitionFetch]
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The answer for one partition; ``ask`` comes back as it was, so that a late answer is known as such."""
+class FetchedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The leader's answer for one partition."""
 
-    ask: Ask
-    error_code: int
-    #: Epoch and end offset, where the follower has to truncate first.
-    diverging: tuple[int, int] | None
-    log_start_offset: int
-    high_watermark: int
+    fetch: PartitionFetch
+    error: ErrorCode
+    #: The newest epoch that both logs may share, where the follower has to truncate first.
+    diverging_epoch: EpochEnd | None
+    log_start_offset: Offset  # The leader's; also with OFFSET_OUT_OF_RANGE.
+    high_watermark: Offset  # The leader's.
     records: memoryview
 
 
 class ReplicaFetchAnswer(msgspec.Struct, frozen=True, array_like=True):
     #: Whether the leader knows the session; if not, everything has to be asked for anew.
     is_known: bool
-    given: list[Given]
+    partitions: list[FetchedPartition]
 
 
-class _GivenHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    ask: Ask
-    error_code: int
-    diverging: tuple[int, int] | None
-    log_start_offset: int
-    high_watermark: int
+class _PartitionHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    fetch: PartitionFetch
+    error: ErrorCode
+    diverging_epoch: EpochEnd | None
+    log_start_offset: Offset
+    high_watermark: Offset
     records_size_bytes: int
 
 
 class _AnswerHead(msgspec.Struct, frozen=True, array_like=True):
     is_known: bool
-    given: list[_GivenHead]
+    partitions: list[_PartitionHead]
 
 
 _HEAD_SIZE = Struct(">I")
-_ERROR_CODES = frozenset(ErrorCode)
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder: msgspec.msgpack.Decoder[ReplicaFetch] = msgspec.msgpack.Decoder(ReplicaFetch)
 _head_decoder: msgspec.msgpack.Decoder[_AnswerHead] = msgspec.msgpack.Decoder(_AnswerHead)
@@ -95,19 +98,19 @@ def decode_fetch(payload: Buffer) -> ReplicaFetch:
 
 
 def encode_answer(answer: ReplicaFetchAnswer) -> Sequence[Buffer]:
-    given = [
-        _GivenHead(
-            each.ask,
-            each.error_code,
-            each.diverging,
+    heads = [
+        _PartitionHead(
+            each.fetch,
+            each.error,
+            each.diverging_epoch,
             each.log_start_offset,
             each.high_watermark,
             len(each.records),
         )
-        for each in answer.given
+        for each in answer.partitions
     ]
-    head = _encoder.encode(_AnswerHead(answer.is_known, given))
-    return [_HEAD_SIZE.pack(len(head)), head, *(each.records for each in answer.given if each.records)]
+    head = _encoder.encode(_AnswerHead(answer.is_known, heads))
+    return [_HEAD_SIZE.pack(len(head)), head, *(each.records for each in answer.partitions if each.records)]
 
 
 def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
@@ -118,13 +121,15 @@ def decode_answer(payload: Buffer) -> ReplicaFetchAnswer:
         head = _head_decoder.decode(view[_HEAD_SIZE.size : position])
     except (*UNREADABLE, StructError) as error:
         raise PeerProtocolError(f"malformed answer to a replica: {error}") from None
-    given = []
-    for each in head.given:
-        if not 0 <= each.records_size_bytes <= len(view) - position or each.error_code not in _ERROR_CODES:
-            raise PeerProtocolError("malformed answer to a replica: it ends before its records, or has no such error")
+    partitions = []
+    for each in head.partitions:
+        if not 0 <= each.records_size_bytes <= len(view) - position:
+            raise PeerProtocolError("malformed answer to a replica: it ends before its records")
         records = view[position : position + each.records_size_bytes]
         position += each.records_size_bytes
-        given.append(
-            Given(each.ask, each.error_code, each.diverging, each.log_start_offset, each.high_watermark, records)
+        partitions.append(
+            FetchedPartition(
+                each.fetch, each.error, each.diverging_epoch, each.log_start_offset, each.high_watermark, records
+            )
         )
-    return ReplicaFetchAnswer(head.is_known, given)
+    return ReplicaFetchAnswer(head.is_known, partitions)

@@ -11,6 +11,7 @@ import msgspec
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch
+from quorate.replication.core.messages import PartitionFetch
 
 
 class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,14 +24,6 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def last_epoch(self) -> LeaderEpoch:
         return last_epoch(self.epochs, self.log_end_offset)
-
-
-class FetchPosition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a follower stands; the same value comes back with the answer, so that a late one is known as such."""
-
-    leader_epoch: LeaderEpoch
-    fetch_offset: Offset
-    last_fetched_epoch: LeaderEpoch
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -48,27 +41,27 @@ class FetchRefused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def judge_fetch(
-    position: FetchPosition, leader_epoch: LeaderEpoch, log: ReplicaLog
+    fetch: PartitionFetch, leader_epoch: LeaderEpoch, log: ReplicaLog
 ) -> Accepted | Diverged | FetchRefused:
-    """What the leader of ``leader_epoch`` answers to a follower that stands at ``position``."""
-    if position.leader_epoch < leader_epoch:
+    """What the leader of ``leader_epoch`` answers to a follower that asks so."""
+    if fetch.leader_epoch < leader_epoch:
         return FetchRefused(error=ErrorCode.FENCED_LEADER_EPOCH)
-    if position.leader_epoch > leader_epoch or position.last_fetched_epoch > leader_epoch:
+    if fetch.leader_epoch > leader_epoch or fetch.last_fetched_epoch > leader_epoch:
         # There is a newer leader; this node has yet to hear of it, and must not make anybody truncate.
         return FetchRefused(error=ErrorCode.UNKNOWN_LEADER_EPOCH)
-    if position.fetch_offset < log.log_start_offset or _is_unvouched(position, log):
+    if fetch.fetch_offset < log.log_start_offset or _is_unvouched(fetch, log):
         return FetchRefused(error=ErrorCode.OFFSET_OUT_OF_RANGE)
-    diverging = diverging_epoch(log.epochs, position.last_fetched_epoch, position.fetch_offset, log.log_end_offset)
+    diverging = diverging_epoch(log.epochs, fetch.last_fetched_epoch, fetch.fetch_offset, log.log_end_offset)
     return Accepted() if diverging is None else Diverged(diverging_epoch=diverging)
 
 
-def _is_unvouched(position: FetchPosition, log: ReplicaLog) -> bool:
+def _is_unvouched(fetch: PartitionFetch, log: ReplicaLog) -> bool:
     """The follower's last record is just below the log start, and of an epoch that went with what was deleted.
 
     Nobody knows any more whether this log had the same record there. The follower has nothing that is still wanted.
     """
     return (
-        position.fetch_offset == log.log_start_offset
-        and position.last_fetched_epoch != NO_LEADER_EPOCH
-        and (not log.epochs or position.last_fetched_epoch < log.epochs[0][0])
+        fetch.fetch_offset == log.log_start_offset
+        and fetch.last_fetched_epoch != NO_LEADER_EPOCH
+        and (not log.epochs or fetch.last_fetched_epoch < log.epochs[0][0])
     )

@@ -1,7 +1,10 @@
-"""A leader with two followers, as the tests of its rules need it."""
+"""A leader with two followers, as the tests of its rules need it, and what a follower asks."""
+
+from uuid import UUID
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.metadata.core.commands import IsrMember
+from quorate.replication.core.follower import FollowerReplica
 from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import (
     FollowerFetched,
@@ -14,10 +17,19 @@ from quorate.replication.core.leader_events import (
     ProposeIsr,
     TimePassed,
 )
+from quorate.replication.core.messages import PartitionFetch
+from quorate.replication.core.replica_fetch import ReplicaLog
 
 LEADER, NEAR, FAR = NodeId(7), NodeId(3), NodeId(12)
 EPOCHS = {LEADER: BrokerEpoch(70), NEAR: BrokerEpoch(30), FAR: BrokerEpoch(120)}
 LAG_MS = 10_000
+
+
+def fetch_of(follower: FollowerReplica, log: ReplicaLog) -> PartitionFetch:
+    """What the follower asks for next."""
+    return PartitionFetch(
+        UUID(int=1), 0, follower.leader.leader_epoch, log.log_end_offset, log.last_epoch, Offset(0), Offset(0)
+    )
 
 
 class LedPartition:

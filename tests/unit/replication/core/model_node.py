@@ -10,7 +10,6 @@ from quorate.replication.core.acks import Ack, AckTracker
 from quorate.replication.core.follower import (
     AdvanceLogStart,
     AppendRecords,
-    FetchAnswered,
     FollowerReplica,
     RecordsAppended,
     TruncateFullyAndStartAt,
@@ -27,8 +26,10 @@ from quorate.replication.core.leader_events import (
     MembershipChanged,
     ProposeIsr,
 )
-from quorate.replication.core.replica_fetch import Accepted, Diverged, FetchPosition, judge_fetch
+from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from tests.unit.replication.core.checkers import Checkers
+from tests.unit.replication.core.leading import fetch_of
 from tests.unit.replication.core.memory_log import MemoryLog, Record
 from tests.unit.replication.core.model_controller import Image
 
@@ -38,13 +39,13 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     life: int
     leader: NodeId
     broker_epoch: BrokerEpoch
-    position: FetchPosition
+    fetch: PartitionFetch
 
 
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):
     follower: NodeId
     life: int  # A connection does not outlive the process.
-    answer: FetchAnswered
+    answer: FetchedPartition
     records: list[Record]
 
 
@@ -130,23 +131,23 @@ class ModelNode:
             life=self.life,
             leader=self.follower.leader.node_id,
             broker_epoch=self.broker_epoch,
-            position=self.follower.next_fetch(self.log.view()),
+            fetch=fetch_of(self.follower, self.log.view()),
         )
 
     def answer(self, request: FetchRequest, max_records: int, now_ms: int) -> FetchResponse:
-        position = request.position
-        error, diverging, records = None, None, []
+        fetch = request.fetch
+        error, diverging, records = ErrorCode.NONE, None, []
         if self.leader is None:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            verdict = judge_fetch(position, self.leader.leader.leader_epoch, self.log.view())
+            verdict = judge_fetch(fetch, self.leader.leader.leader_epoch, self.log.view())
             if isinstance(verdict, Accepted):
-                records = self.log.records[position.fetch_offset - self.log.start :][:max_records]
+                records = self.log.records[fetch.fetch_offset - self.log.start :][:max_records]
                 self.lead(
                     FollowerFetched(
                         follower=request.follower,
                         broker_epoch=request.broker_epoch,
-                        fetch_offset=position.fetch_offset,
+                        fetch_offset=fetch.fetch_offset,
                         now_ms=now_ms,
                     )
                 )
@@ -154,13 +155,13 @@ class ModelNode:
                 diverging = verdict.diverging_epoch
             else:
                 error = verdict.error
-        answer = FetchAnswered(
-            position=position,
+        answer = FetchedPartition(
+            fetch=fetch,
             error=error,
             diverging_epoch=diverging,
             log_start_offset=Offset(self.log.start),
             high_watermark=Offset(self.high_watermark),
-            has_records=bool(records),
+            records=memoryview(b"records" if records else b""),
         )
         return FetchResponse(follower=request.follower, life=request.life, answer=answer, records=records)
 

@@ -1,14 +1,16 @@
 """Where a leader and a follower part, and how far the follower cuts."""
 
+from uuid import UUID
+
 import pytest
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch, truncation_offset
+from quorate.replication.core.messages import PartitionFetch
 from quorate.replication.core.replica_fetch import (
     Accepted,
     Diverged,
-    FetchPosition,
     FetchRefused,
     ReplicaLog,
     judge_fetch,
@@ -111,10 +113,14 @@ LOG = ReplicaLog(log_start_offset=Offset(6), log_end_offset=Offset(20), epochs=s
 def test_leader_judges_a_fetch(
     leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, expected: Accepted | Diverged | FetchRefused
 ) -> None:
-    position = FetchPosition(
-        leader_epoch=LeaderEpoch(leader_epoch),
-        fetch_offset=Offset(fetch_offset),
-        last_fetched_epoch=LeaderEpoch(last_fetched_epoch),
+    fetch = PartitionFetch(
+        UUID(int=1),
+        0,
+        LeaderEpoch(leader_epoch),
+        Offset(fetch_offset),
+        LeaderEpoch(last_fetched_epoch),
+        Offset(0),
+        Offset(0),
     )
 
-    assert judge_fetch(position, LeaderEpoch(5), LOG) == expected
+    assert judge_fetch(fetch, LeaderEpoch(5), LOG) == expected

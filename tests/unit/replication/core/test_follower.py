@@ -9,7 +9,6 @@ from quorate.replication.core.follower import (
     AppendRecords,
     BackOff,
     CommittedRecordsWouldBeLost,
-    FetchAnswered,
     FollowerEffect,
     FollowerEvent,
     FollowerReplica,
@@ -18,7 +17,9 @@ from quorate.replication.core.follower import (
     TruncateTo,
 )
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.replica_fetch import FetchPosition, ReplicaLog
+from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.replica_fetch import ReplicaLog
+from tests.unit.replication.core.leading import fetch_of
 
 
 def log_of(end: int, *epochs: tuple[int, int], start: int = 0) -> ReplicaLog:
@@ -33,8 +34,8 @@ class FollowedPartition:
         self.follower = follower
         self.high_watermark = high_watermark
 
-    def next_fetch(self, log: ReplicaLog) -> FetchPosition:
-        return self.follower.next_fetch(log)
+    def fetch(self, log: ReplicaLog) -> PartitionFetch:
+        return fetch_of(self.follower, log)
 
     def step(self, event: FollowerEvent, log: ReplicaLog) -> list[FollowerEffect]:
         effects = self.follower.step(event, log, self.high_watermark)
@@ -58,17 +59,19 @@ def answered(
     high_watermark: int = 0,
     log_start: int = 0,
     has_records: bool = False,
-    error: ErrorCode | None = None,
+    error: ErrorCode = ErrorCode.NONE,
     diverging: tuple[int, int] | None = None,
-) -> FetchAnswered:
-    named = diverging and EpochEnd(leader_epoch=LeaderEpoch(diverging[0]), end_offset=Offset(diverging[1]))
-    return FetchAnswered(
-        position=follower.next_fetch(log),
+) -> FetchedPartition:
+    named = None
+    if diverging is not None:
+        named = EpochEnd(leader_epoch=LeaderEpoch(diverging[0]), end_offset=Offset(diverging[1]))
+    return FetchedPartition(
+        fetch=follower.fetch(log),
         error=error,
         diverging_epoch=named,
         log_start_offset=Offset(log_start),
         high_watermark=Offset(high_watermark),
-        has_records=has_records,
+        records=memoryview(b"records" if has_records else b""),
     )
 
 

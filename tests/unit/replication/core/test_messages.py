@@ -5,9 +5,10 @@ from uuid import UUID
 import pytest
 
 from quorate.kernel.errors import ErrorCode
+from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.messages import (
-    Ask,
-    Given,
+    FetchedPartition,
+    PartitionFetch,
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_answer,
@@ -18,8 +19,8 @@ from quorate.replication.core.messages import (
 from quorate.transport.peers.errors import PeerProtocolError
 
 
-def ask(partition: int) -> Ask:
-    return Ask(UUID(int=7), partition, 3, 40, 2, 39, 5)
+def ask(partition: int) -> PartitionFetch:
+    return PartitionFetch(UUID(int=7), partition, LeaderEpoch(3), Offset(40), LeaderEpoch(2), Offset(39), Offset(5))
 
 
 def test_a_request_comes_back_as_it_was() -> None:
@@ -31,10 +32,17 @@ def test_every_partition_gets_its_own_records() -> None:
     answer = ReplicaFetchAnswer(
         True,
         [
-            Given(ask(0), ErrorCode.NONE, None, 5, 41, memoryview(b"first")),
-            Given(ask(1), ErrorCode.NOT_LEADER_OR_FOLLOWER, None, -1, -1, memoryview(b"")),
-            Given(ask(2), ErrorCode.NONE, (2, 30), 5, 39, memoryview(b"")),
-            Given(ask(3), ErrorCode.NONE, None, 5, 41, memoryview(bytes(100_000))),
+            FetchedPartition(ask(0), ErrorCode.NONE, None, Offset(5), Offset(41), memoryview(b"first")),
+            FetchedPartition(ask(1), ErrorCode.NOT_LEADER_OR_FOLLOWER, None, Offset(-1), Offset(-1), memoryview(b"")),
+            FetchedPartition(
+                ask(2),
+                ErrorCode.NONE,
+                EpochEnd(leader_epoch=LeaderEpoch(2), end_offset=Offset(30)),
+                Offset(5),
+                Offset(39),
+                memoryview(b""),
+            ),
+            FetchedPartition(ask(3), ErrorCode.NONE, None, Offset(5), Offset(41), memoryview(bytes(100_000))),
         ],
     )
     assert decode_answer(b"".join(encode_answer(answer))) == answer
@@ -42,7 +50,7 @@ def test_every_partition_gets_its_own_records() -> None:
 
 def test_records_are_not_copied_into_the_answer() -> None:
     records = memoryview(b"records")
-    answer = ReplicaFetchAnswer(False, [Given(ask(0), ErrorCode.NONE, None, 5, 41, records)])
+    answer = ReplicaFetchAnswer(False, [FetchedPartition(ask(0), ErrorCode.NONE, None, Offset(5), Offset(41), records)])
     assert encode_answer(answer)[-1] is records
 
 
