@@ -23,11 +23,12 @@ from quorate.records.batch import (
 )
 from quorate.records.control import TransactionEnd, build_end_transaction_marker, marker_of_batch
 from quorate.records.errors import CorruptBatch
+from quorate.records.record import NO_TIMESTAMP
 from quorate.storage.config import LogConfig
 from quorate.storage.durability import SealedSegment
 from quorate.storage.producer_snapshots import encode_snapshot
 from quorate.storage.producer_state import SequencedBatch
-from quorate.storage.segment import NO_TIMESTAMP, LoggedBatch, Segment
+from quorate.storage.segment import LoggedBatch, Segment
 from quorate.storage.segment_recovery import seal
 from quorate.storage.state import LogState
 from quorate.storage.timestamps import check_timestamps

@@ -23,7 +23,7 @@ from quorate.records.record import Record, iterate_keys, iterate_records
 from quorate.storage.transactions import TransactionIndexEntry
 
 _DIGEST_BYTES = 20
-_NOWHERE = Offset(-1)
+_NO_OFFSET = Offset(-1)
 _MAX_TIMESTAMP_MS = 2**63 - 1
 _FIRST_OFFSET = attrgetter("first_offset")
 
@@ -48,7 +48,7 @@ class LatestOffsets:
         self.end = header.next_offset
 
     def of(self, key: bytes) -> Offset:
-        return self._offsets.get(_short(key), _NOWHERE)
+        return self._offsets.get(_short(key), _NO_OFFSET)
 
 
 class CompactionRules(msgspec.Struct, frozen=True, kw_only=True):

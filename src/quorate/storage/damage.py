@@ -19,6 +19,7 @@ from quorate.storage.batch_scan import read_batches
 from quorate.storage.checkpoints import EpochStart
 
 _SEARCH_BYTES = 1 << 20
+#: The search yields after so many sound bytes.
 _STEP_BYTES = 256 << 10
 _OFFSET_BYTES = 8
 #: The first bytes of an offset are the same in neighbouring batches.

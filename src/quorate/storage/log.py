@@ -1,7 +1,7 @@
 """A partition's log on disk: what a broker, or a Raft node, appends to and reads from.
 
 All methods block and belong to one thread, the loop's, except ``sync``, which may run in a worker thread while the loop
-goes on appending and reading (see ``durability``). Nothing is durable before ``sync`` has returned, and no append waits
+appends and reads (see ``durability``). Nothing is durable before ``sync`` has returned, and no append waits
 for it. Time comes in as an argument.
 """
 
@@ -45,7 +45,7 @@ class PartitionLog(LogState):
     def open(
         cls, disk: Disk, directory: str, config: LogConfig, *, trusts_disk: bool = True, trusts_epochs: bool = True
     ) -> "PartitionLog":
-        """Open the log, making its folder if there is none, and recover it from whatever its last end was.
+        """Open the log, making its folder if there is none, and recover it after any end it may have had.
 
         Where the disk is not trusted, a segment is not read before it was checked: see ``segment_checks``. With
         ``trusts_epochs=False`` a batch is kept only if the sync that made it count has stored its epoch.

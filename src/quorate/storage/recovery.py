@@ -58,7 +58,7 @@ class RecoverySummary(msgspec.Struct, frozen=True, kw_only=True):
     truncated_bytes: int
     dropped_segments: tuple[Offset, ...]
     reason: str | None  # Why the log ends where it ends, if something was cut off.
-    #: Files beside the log that were damaged, and have been made anew.
+    #: Files beside the log that were damaged, and have been written again.
     repaired: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from quorate.kernel.ports import Buffer, Disk, DiskFile, VolumeSpace, is_full
 
 T = TypeVar("T")
 
-FILE_NAME = "reserve"
+_RESERVE_FILE = "reserve"
 
 
 class Reserve:
@@ -21,7 +21,7 @@ class Reserve:
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk = disk
-        self._path = f"{data_dir}/{FILE_NAME}"
+        self._path = f"{data_dir}/{_RESERVE_FILE}"
         self._lock = threading.Lock()
         #: The bytes held back at present; 0 once the reserve was given up.
         self.held_bytes = 0

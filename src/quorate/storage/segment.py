@@ -1,7 +1,7 @@
 """One segment of a log, a file of batches with its indexes; and the segments of a log in their order.
 
 A segment is changed only at its end, and only while it is the active one. Its file is opened when it is first needed
-and let go of when the segment is removed; a reader that still holds the file keeps it open.
+and released when the segment is removed; a reader that still holds the file keeps it open.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import Disk, DiskFile
 from quorate.records.batch import BatchHeader
+from quorate.records.record import NO_TIMESTAMP
 from quorate.storage.batch_scan import scan_headers
 from quorate.storage.damage import DamagedRange, sound_parts
 from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
@@ -21,7 +22,6 @@ from quorate.storage.transactions import TransactionIndex
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _MAX_NEXT_READS = 64
-NO_TIMESTAMP = -1
 #: A value of ``summed_up_bytes``: the checksums are right for the log, and no longer for its indexes.
 INDEXES_CHANGED = -1
 

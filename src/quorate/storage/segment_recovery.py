@@ -99,7 +99,7 @@ def _skip_summed_up(segment: Segment, known: SegmentChecksums, end_offset: Offse
 
 
 def _skip_trusted(segment: Segment, file_size: int, recovery_point: Offset, index_interval_bytes: int) -> Offset:
-    """Set the segment to what is below ``recovery_point``, noted anew; return the lowest offset that may follow.
+    """Set the segment to what is below ``recovery_point``, noted again; return the lowest offset that may follow.
 
     Its stored indexes are not used: after a crash they may be torn.
     """

@@ -12,11 +12,11 @@ from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import DiskFile
 from quorate.records.batch import BatchHeader
 from quorate.records.errors import ExpandsTooFar
-from quorate.records.record import first_at_or_after
+from quorate.records.record import NO_TIMESTAMP, first_at_or_after
 from quorate.records.validation import opening_limit_bytes
 from quorate.storage.config import LogConfig
 from quorate.storage.reading import UncheckedSegment
-from quorate.storage.segment import NO_TIMESTAMP, Segment
+from quorate.storage.segment import Segment
 from quorate.storage.state import LogState
 
 #: At most so many headers are read in one step, if no batch among them has to be opened.
@@ -44,7 +44,7 @@ def check_timestamps(headers: Sequence[BatchHeader], config: LogConfig, now_ms: 
 class TimeProbe:
     """The batches of a segment in which the first record at or after a time may be.
 
-    Holds the file open, so that it stays readable whatever becomes of the segment.
+    Holds the file open, so that it stays readable when the segment is removed or replaced.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ class TransactionIndex:
             self._stored = kept
 
     def forget(self) -> None:
-        """Know of nothing any more, whatever the file says; it is as it was until ``replace`` or ``remove``."""
+        """Drop all entries from memory. The file stays as it is until ``replace`` or ``remove``."""
         self._entries, self._stored = [], 0
 
     def store(self) -> None:
@@ -212,7 +212,7 @@ class OpenTransactions:
         return ended
 
     def adopt_ended(self, earlier: "OpenTransactions", end: Offset) -> None:
-        """What had ended below ``end`` when this was made anew, from a snapshot: that one tells of open ones only."""
+        """Take over those that ended below ``end``: a snapshot, from which this was rebuilt, has open ones only."""
         known = {ended.marker_offset: ended for ended in (*earlier._ended, *self._ended)}
         self._ended = deque(known[marker_offset] for marker_offset in sorted(known) if marker_offset < end)
         self._is_known = False

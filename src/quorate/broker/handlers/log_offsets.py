@@ -39,10 +39,10 @@ from quorate.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from quorate.records.record import NO_TIMESTAMP
 from quorate.replication.integrity.sound_reads import when_found_sound
 from quorate.replication.leading import Leading, require_leading
 from quorate.replication.partition import Partition
-from quorate.storage.segment import NO_TIMESTAMP
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
 
 _READ_COMMITTED = 1

@@ -116,8 +116,8 @@ _OWN = (
         default=str(16 * 2**20),
         check=between(0, INT64_MAX),
         documentation=(
-            "How fast this node reads what lies on its disk, in the background, to find and repair what has rotted. 0 "
-            "stops it; what an earlier life of the process has written is checked before it is read all the same."
+            "How fast this node reads its disk in the background, to find and repair damage. 0 stops it; what was "
+            "written before the process started is checked before it is read all the same."
         ),
     ),
     ConfigDefinition(

@@ -45,7 +45,7 @@ class FormCluster(TaggedCommand[Done], frozen=True, kw_only=True):
 
 
 class CreateTopic(TaggedCommand[CreatedTopic], frozen=True, kw_only=True):
-    """The one way in which partitions come to be, whoever asks: an admin client, auto-creation or the node itself.
+    """The only way to create a topic, for an admin client, auto-creation and the node itself.
 
     Counts of -1 take the cluster's defaults; ``assignments`` names replicas by hand instead of counts.
     Sent again with the ``topic_id`` of the first time it succeeds and changes nothing; without one it is answered
@@ -155,7 +155,7 @@ class UnfenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
 
 
 class FenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
-    """The broker's session is lost or its process died: whatever it leads gets another leader."""
+    """The broker's session is lost or its process died: the partitions that it leads get another leader."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch

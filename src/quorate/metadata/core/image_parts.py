@@ -141,7 +141,7 @@ class Deletions(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of deleted topics, for as long as there is room.
 
     A log is deleted where a committed record says that its topic was, and never because the image does not know the
-    topic: an image that lacks one may be one that was lost and begun anew. A node that was down meanwhile learns it
+    topic: an image that lacks it may have been lost and started from nothing. A node that was down meanwhile learns it
     from here, since a snapshot has no history. And a topic that is created again begins above the leader epochs of its
     namesakes: clients ignore metadata with a lower one, and would write to the old leader for ever.
 

@@ -69,7 +69,7 @@ def _decide_isr_changes(image: MetadataImage, rules: ElectionRules, command: Alt
 
 
 def _decide_isr_change(
-    image: MetadataImage, elections: Elections, asker: NodeId, change: IsrChange
+    image: MetadataImage, elections: Elections, proposer: NodeId, change: IsrChange
 ) -> PartitionOutcome:
     topic = image.topic_by_id(change.topic_id)
     if topic is None:
@@ -80,7 +80,7 @@ def _decide_isr_change(
         return failed(name, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     state = elections.edits.current(name)
     try:
-        _check_epochs(state, asker, change)
+        _check_epochs(state, proposer, change)
         _check_members(image, state, change.new_isr)
     except KafkaError as error:
         return failed(name, error, state)
@@ -88,21 +88,21 @@ def _decide_isr_change(
     # A proposal that changes nothing is committed too: its leader wants to rule out an earlier one without an answer.
     settled = _handed_over(image, elections, completed(elections, proposed))
     accepted = elections.edits.change(name, settled, even_if_same=True)
-    if accepted.leader != asker:
+    if accepted.leader != proposer:
         return failed(name, KafkaError(ErrorCode.NEW_LEADER_ELECTED), accepted)
     return succeeded(name, accepted)
 
 
-def _check_epochs(state: PartitionState, asker: NodeId, change: IsrChange) -> None:
+def _check_epochs(state: PartitionState, proposer: NodeId, change: IsrChange) -> None:
     if change.leader_epoch > state.leader_epoch or (
         change.leader_epoch == state.leader_epoch and change.partition_epoch > state.partition_epoch
     ):
-        # The leader has seen records that this controller has not: the controller was deposed and does not know yet.
+        # The proposer has seen records that this controller has not: the controller was deposed and does not know yet.
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if change.leader_epoch < state.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-    if state.leader != asker:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {asker} does not lead the partition.")
+    if state.leader != proposer:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Broker {proposer} does not lead the partition.")
     if change.partition_epoch < state.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
 

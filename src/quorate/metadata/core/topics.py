@@ -181,7 +181,7 @@ def _new_partitions(
     """Every replica that is active is in sync from the start: an empty log has nothing to catch up with.
 
     Clients ignore metadata with a lower leader epoch than the one they know of the partition, also when its topic was
-    deleted and made anew: then they would write to the old leader for ever.
+    deleted and created again: then they would write to the old leader for ever.
     """
     leader_epoch = image.deletions.first_leader_epoch(name)
     records = []
