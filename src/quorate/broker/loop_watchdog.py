@@ -31,7 +31,7 @@ _PACKAGE = "quorate."
 _HANDLERS = "quorate.broker.handlers."
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
+class LoopHold(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of the loop that took too long."""
 
     held_ms: int
@@ -48,11 +48,11 @@ class LoopHolds:
     def __init__(self) -> None:
         self.count = 0
         self.longest_ms = 0
-        self.latest: Hold | None = None
+        self.latest: LoopHold | None = None
         self._untold = 0
         self._next_line_s = 0.0
 
-    def note(self, hold: Hold, now_s: float) -> str | None:
+    def note(self, hold: LoopHold, now_s: float) -> str | None:
         """Count the hold; returns the line to log, or None while another one was told of a moment ago."""
         self.count += 1
         self.longest_ms = max(self.longest_ms, hold.held_ms)
@@ -133,7 +133,7 @@ class LoopWatchdog:
         if collected_at_s > held.due_s and collected_s > held_s / 2:
             by = "garbage-collection"
         cpu_ms = round((end.cpu_s - held.cpu_s) * 1000)
-        line = self._holds.note(Hold(held_ms=round(held_s * 1000), cpu_ms=cpu_ms, by=by, api=api), end.at_s)
+        line = self._holds.note(LoopHold(held_ms=round(held_s * 1000), cpu_ms=cpu_ms, by=by, api=api), end.at_s)
         if line is not None:
             logger.warning("%s", line)
 

@@ -2,11 +2,11 @@ import asyncio
 import sys
 import threading
 
-from quorate.broker.loop_watchdog import Hold, LoopHolds, LoopWatchdog, describe_stack
+from quorate.broker.loop_watchdog import LoopHold, LoopHolds, LoopWatchdog, describe_stack
 
 
-def hold(held_ms: int) -> Hold:
-    return Hold(held_ms=held_ms, cpu_ms=1, by="broker.partitions:Partitions._open", api="create_topics")
+def hold(held_ms: int) -> LoopHold:
+    return LoopHold(held_ms=held_ms, cpu_ms=1, by="broker.partitions:Partitions._open", api="create_topics")
 
 
 def test_a_turn_that_took_too_long_is_told_in_one_line_that_names_what_did_it() -> None:
@@ -77,7 +77,7 @@ class NotedHolds(LoopHolds):
         super().__init__()
         self.noted = threading.Event()
 
-    def note(self, hold: Hold, now_s: float) -> str | None:
+    def note(self, hold: LoopHold, now_s: float) -> str | None:
         line = super().note(hold, now_s)
         self.noted.set()
         return line
