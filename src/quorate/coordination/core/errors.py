@@ -1,4 +1,4 @@
-"""Errors of coordinators: which of them pass, and what a failed append means to who waits for it."""
+"""Errors of coordinators: which of them are retriable, and what a failed append means to who waits for it."""
 
 from quorate.kernel.errors import ErrorCode, QuorateError
 
