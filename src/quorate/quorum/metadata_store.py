@@ -17,7 +17,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
-from quorate.metadata.core.decisions import Answer, Done, Outcomes
+from quorate.metadata.core.decisions import Answer, CarriedOut, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage, difference
 from quorate.metadata.core.records import AnyRecord, TopicDeleted
 from quorate.metadata.core.snapshot import decode_image, encode_image
@@ -230,7 +230,7 @@ def _after_repeating(image: MetadataImage, command: c.Command, outcome: Answer |
             done = topic is not None and len(topic.partitions) == total_count
         case _:
             done = False
-    return Done() if done and isinstance(outcome, KafkaError) else outcome
+    return CarriedOut() if done and isinstance(outcome, KafkaError) else outcome
 
 
 def _timed_out() -> KafkaError:

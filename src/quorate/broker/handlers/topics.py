@@ -19,7 +19,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
 from quorate.metadata.core.commands import CreatePartitions, CreateTopic, DeleteTopic
-from quorate.metadata.core.decisions import CreatedTopic, Done
+from quorate.metadata.core.decisions import CarriedOut, CreatedTopic
 from quorate.metadata.core.effective_configs import shown_topic_configs, topic_entries
 from quorate.metadata.core.image import MetadataImage, Topic
 from quorate.protocol.messages.create_partitions import (
@@ -133,7 +133,7 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
-    outcomes: Sequence[Done | KafkaError] = [_TOO_MANY_PARTITIONS] * len(distinct)
+    outcomes: Sequence[CarriedOut | KafkaError] = [_TOO_MANY_PARTITIONS] * len(distinct)
     if _new_partitions(services, distinct) <= _MAX_NEW_PARTITIONS:
         commands = [_command(topic) for topic in distinct]
         outcomes = await services.metadata.submit(commands, validate_only=request.validate_only)

@@ -19,14 +19,14 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_DIRECTORY, BrokerEpoch, NodeId, is_same_directory
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
-from quorate.metadata.core.decisions import Decision, Done, RegisteredBroker, done
+from quorate.metadata.core.decisions import AcceptedRegistration, CarriedOut, Decision, done
 from quorate.metadata.core.elections import ElectionRules, Elections
 from quorate.metadata.core.image import Broker, MetadataImage
 
 
 def register_broker(
     image: MetadataImage, rules: ElectionRules, command: c.RegisterBroker
-) -> Decision[RegisteredBroker]:
+) -> Decision[AcceptedRegistration]:
     """A new start of a broker: a new broker epoch, and a new leader epoch for every partition that it led.
 
     What it wrote before a crash may be lost in part, so its earlier self counts as lost first: others in sync are
@@ -40,7 +40,7 @@ def register_broker(
             f"Remove it from the cluster for good before it starts anew.",
         )
     if existing is not None and existing.incarnation == command.incarnation and command.incarnation != r.NO_INCARNATION:
-        return Decision(answer=RegisteredBroker(existing.broker_epoch))
+        return Decision(answer=AcceptedRegistration(existing.broker_epoch))
     if not is_same_directory(image.former_directories.get(command.node_id, NO_DIRECTORY), command.directory_id):
         _check_nothing_waits_for(image, rules, command.node_id)
     elections = Elections(image, rules)
@@ -58,7 +58,9 @@ def register_broker(
         peer_address=command.peer_address,
         fenced=command.fenced,
     )
-    return Decision(records=(registered, *elections.edits.records()), answer=RegisteredBroker(registered.broker_epoch))
+    return Decision(
+        records=(registered, *elections.edits.records()), answer=AcceptedRegistration(registered.broker_epoch)
+    )
 
 
 def _check_nothing_waits_for(image: MetadataImage, rules: ElectionRules, node: NodeId) -> None:
@@ -80,7 +82,7 @@ def _check_nothing_waits_for(image: MetadataImage, rules: ElectionRules, node: N
         )
 
 
-def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision[Done]:
+def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.UnfenceBroker) -> Decision[CarriedOut]:
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     if broker.is_live:
         return done()
@@ -91,7 +93,7 @@ def unfence_broker(image: MetadataImage, rules: ElectionRules, command: c.Unfenc
     return done(unfenced, *elections.edits.records())
 
 
-def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision[Done]:
+def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBroker) -> Decision[CarriedOut]:
     """A broker may be lost before it was unfenced: partitions that wait for it then stop waiting."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
@@ -103,7 +105,7 @@ def fence_broker(image: MetadataImage, rules: ElectionRules, command: c.FenceBro
 
 def begin_controlled_shutdown(
     image: MetadataImage, rules: ElectionRules, command: c.BeginControlledShutdown
-) -> Decision[Done]:
+) -> Decision[CarriedOut]:
     """Sent again it tries again: a replica that has come into sync since then can take over."""
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     elections = Elections(image, rules)
@@ -113,7 +115,7 @@ def begin_controlled_shutdown(
     return done(*flag, *elections.edits.records())
 
 
-def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.ChangeBrokerRoom) -> Decision[Done]:
+def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.ChangeBrokerRoom) -> Decision[CarriedOut]:
     broker = checked_broker(image, command.node_id, command.broker_epoch)
     if broker.has_room == command.has_room:
         return done()
@@ -126,7 +128,7 @@ def change_broker_room(image: MetadataImage, rules: ElectionRules, command: c.Ch
     return done(changed, *elections.edits.records())
 
 
-def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision[Done]:
+def unregister_broker(image: MetadataImage, rules: ElectionRules, command: c.UnregisterBroker) -> Decision[CarriedOut]:
     broker = _registered(image, command.node_id)
     held = image.replica_count(broker.node_id)
     if held and not command.even_with_replicas:

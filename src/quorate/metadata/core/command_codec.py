@@ -10,14 +10,14 @@ from quorate.kernel.ids import BrokerEpoch, Offset, ProducerId
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.decisions import (
+    AcceptedRegistration,
     Answer,
+    CarriedOut,
     CreatedTopic,
-    Done,
     Outcomes,
     PartitionOutcome,
     PartitionOutcomes,
     ProducerIdBlock,
-    RegisteredBroker,
 )
 from quorate.metadata.core.image import Topic
 
@@ -80,11 +80,11 @@ def _encoded(outcome: Answer | KafkaError) -> _Outcome:
             return _Outcome(answer=_Answer(topic=topic))
         case ProducerIdBlock(first=first):
             return _Outcome(answer=_Answer(producer_id=first))
-        case RegisteredBroker(broker_epoch=broker_epoch):
+        case AcceptedRegistration(broker_epoch=broker_epoch):
             return _Outcome(answer=_Answer(broker_epoch=broker_epoch))
         case PartitionOutcomes(partitions=partitions):
             return _Outcome(answer=_Answer(partitions=partitions))
-        case Done():
+        case CarriedOut():
             return _Outcome(answer=_Answer())
         case _:
             assert_never(outcome)
@@ -100,7 +100,7 @@ def _decoded(command: Command, outcome: _Outcome) -> Answer | KafkaError:
         case c.AllocateProducerIds():
             return ProducerIdBlock(_given(answer.producer_id))
         case c.RegisterBroker():
-            return RegisteredBroker(_given(answer.broker_epoch))
+            return AcceptedRegistration(_given(answer.broker_epoch))
         case (
             c.AlterIsr()
             | c.ElectLeaders()
@@ -110,7 +110,7 @@ def _decoded(command: Command, outcome: _Outcome) -> Answer | KafkaError:
         ):
             return PartitionOutcomes(answer.partitions)
         case _:
-            return Done()
+            return CarriedOut()
 
 
 def _given(field: Field | None) -> Field:

@@ -23,12 +23,12 @@ from quorate.kernel.ids import (
     TopicName,
 )
 from quorate.metadata.core.decisions import (
+    AcceptedRegistration,
     AnswerT_co,
+    CarriedOut,
     CreatedTopic,
-    Done,
     PartitionOutcomes,
     ProducerIdBlock,
-    RegisteredBroker,
 )
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from quorate.metadata.core.records import NO_INCARNATION
@@ -38,7 +38,7 @@ class TaggedCommand(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=Tr
     """A command that is answered with an ``AnswerT_co``; the tag names it on its way to the quorum leader."""
 
 
-class FormCluster(TaggedCommand[Done], frozen=True, kw_only=True):
+class FormCluster(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """Give a new cluster its id, a new one where none is named. A cluster that has one keeps it."""
 
     cluster_id: str = ""
@@ -63,13 +63,13 @@ class CreateTopic(TaggedCommand[CreatedTopic], frozen=True, kw_only=True):
     topic_id: TopicId | None = None
 
 
-class DeleteTopic(TaggedCommand[Done], frozen=True, kw_only=True):
+class DeleteTopic(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """Sent again it is answered with UNKNOWN_TOPIC_ID, which says that it is done: no topic ever has that id again."""
 
     topic_id: TopicId
 
 
-class CreatePartitions(TaggedCommand[Done], frozen=True, kw_only=True):
+class CreatePartitions(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """Sent again it is answered with INVALID_PARTITIONS, as the topic already has ``total_count`` partitions."""
 
     name: TopicName
@@ -92,7 +92,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None = None
 
 
-class AlterTopicConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
+class AlterTopicConfigs(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """With ``replace_all``, overrides that no change names are taken away, as the older AlterConfigs has it."""
 
     name: TopicName
@@ -100,13 +100,13 @@ class AlterTopicConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
     replace_all: bool = False
 
 
-class AlterBrokerConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
+class AlterBrokerConfigs(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     node_id: NodeId | None
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
 
 
-class AlterGroupConfigs(TaggedCommand[Done], frozen=True, kw_only=True):
+class AlterGroupConfigs(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     group_id: GroupId
     changes: tuple[ConfigChange, ...]
     replace_all: bool = False
@@ -118,7 +118,7 @@ class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None
 
 
-class AlterClientQuota(TaggedCommand[Done], frozen=True, kw_only=True):
+class AlterClientQuota(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """Change the quotas of one entity, whose parts may come in any order."""
 
     entity: tuple[QuotaEntityPart, ...]
@@ -131,7 +131,7 @@ class AllocateProducerIds(TaggedCommand[ProducerIdBlock], frozen=True, kw_only=T
     count: int = 1000
 
 
-class RegisterBroker(TaggedCommand[RegisteredBroker], frozen=True, kw_only=True):
+class RegisterBroker(TaggedCommand[AcceptedRegistration], frozen=True, kw_only=True):
     """A broker process has started. Answered with its broker epoch, the same one however often it is sent."""
 
     node_id: NodeId
@@ -147,28 +147,28 @@ class RegisterBroker(TaggedCommand[RegisteredBroker], frozen=True, kw_only=True)
     fenced: bool = True
 
 
-class UnfenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
+class UnfenceBroker(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """The broker has caught up with the metadata and may lead."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class FenceBroker(TaggedCommand[Done], frozen=True, kw_only=True):
+class FenceBroker(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """The broker's session is lost or its process died: the partitions that it leads get another leader."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class BeginControlledShutdown(TaggedCommand[Done], frozen=True, kw_only=True):
+class BeginControlledShutdown(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """The broker is about to stop: its leaderships move away while it still runs, and it gets no new ones."""
 
     node_id: NodeId
     broker_epoch: BrokerEpoch
 
 
-class ChangeBrokerRoom(TaggedCommand[Done], frozen=True, kw_only=True):
+class ChangeBrokerRoom(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """The broker's disk is full, so that replicas with room take over what they can, or it takes records again."""
 
     node_id: NodeId
@@ -182,7 +182,7 @@ class LedPartition(msgspec.Struct, frozen=True, gc=False):
     leader_epoch: LeaderEpoch
 
 
-class ResignLeadership(TaggedCommand[Done], frozen=True, kw_only=True):
+class ResignLeadership(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """A leader cannot serve what lies on its disk as well as another replica in sync can: elect one, if there is any.
 
     Sent again it changes nothing: the leader epochs are others then.
@@ -193,7 +193,7 @@ class ResignLeadership(TaggedCommand[Done], frozen=True, kw_only=True):
     partitions: tuple[LedPartition, ...]
 
 
-class UnregisterBroker(TaggedCommand[Done], frozen=True, kw_only=True):
+class UnregisterBroker(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """The broker will not come back. Sent again it is answered with BROKER_ID_NOT_REGISTERED."""
 
     node_id: NodeId

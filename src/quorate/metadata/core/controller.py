@@ -22,7 +22,7 @@ from quorate.metadata.core.brokers import (
 )
 from quorate.metadata.core.client_quotas import decide_client_quota
 from quorate.metadata.core.config_changes import decide_broker_configs, decide_group_configs, decide_topic_configs
-from quorate.metadata.core.decisions import Answer, Decision, Done, Outcomes, ProducerIdBlock, done
+from quorate.metadata.core.decisions import Answer, CarriedOut, Decision, Outcomes, ProducerIdBlock, done
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.elections import ElectionRules, decide_elections
 from quorate.metadata.core.image import MetadataImage
@@ -135,7 +135,7 @@ class Controller:
                 assert_never(command)
 
 
-def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision[Done]:
+def _form_cluster(image: MetadataImage, cluster_id: str) -> Decision[CarriedOut]:
     if image.cluster_id:
         return done()
     return done(r.ClusterFormed(cluster_id=cluster_id))

@@ -27,8 +27,8 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state: PartitionState | None = None
 
 
-class Done(msgspec.Struct, frozen=True):
-    """The answer to a command that asks for nothing but to be carried out."""
+class CarriedOut(msgspec.Struct, frozen=True):
+    """The answer to a command that asks for nothing more."""
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
     first: ProducerId
 
 
-class RegisteredBroker(msgspec.Struct, frozen=True):
+class AcceptedRegistration(msgspec.Struct, frozen=True):
     broker_epoch: BrokerEpoch
 
 
@@ -50,10 +50,10 @@ class PartitionOutcomes(msgspec.Struct, frozen=True):
 
 
 #: The part of a decision that the submitter of the command gets, on whichever node it is.
-Answer = Done | CreatedTopic | ProducerIdBlock | RegisteredBroker | PartitionOutcomes
+Answer = CarriedOut | CreatedTopic | ProducerIdBlock | AcceptedRegistration | PartitionOutcomes
 AnswerT_co = TypeVar("AnswerT_co", bound=Answer, covariant=True)
 
-_DONE = Done()
+_CARRIED_OUT = CarriedOut()
 
 
 class Decision(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
@@ -61,8 +61,8 @@ class Decision(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True):
     answer: AnswerT_co
 
 
-def done(*records: AnyRecord) -> Decision[Done]:
-    return Decision(records=records, answer=_DONE)
+def done(*records: AnyRecord) -> Decision[CarriedOut]:
+    return Decision(records=records, answer=_CARRIED_OUT)
 
 
 #: Of each of several commands, in their order.

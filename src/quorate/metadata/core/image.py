@@ -4,20 +4,13 @@ An image never changes. ``MetadataImage.replay`` makes the next one from committ
 not touch, and says in a ``Delta`` what is new. All look-ups are local reads; none waits for consensus.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-
-import msgspec
+from collections.abc import Iterable, Iterator
 
 from quorate.kernel.ids import (
-    BrokerEpoch,
-    DirectoryId,
-    GroupId,
     NodeId,
     Offset,
     PartitionIndex,
     PartitionLeader,
-    ProducerId,
     TopicId,
     TopicName,
 )
@@ -25,44 +18,22 @@ from quorate.metadata.core import records as r
 from quorate.metadata.core.image_draft import ImageDraft
 from quorate.metadata.core.image_parts import (
     Broker,
-    Deletions,
     Delta,
     HostedPartitions,
+    ImageTables,
     PartitionState,
     Topic,
     TopicIdPartition,
 )
-from quorate.metadata.core.quota_entities import QuotaEntity
 
 _HOSTS_NOTHING = HostedPartitions()
-_NOTHING_DELETED = Deletions()
 
 
 __all__ = ["Broker", "Delta", "HostedPartitions", "MetadataImage", "PartitionState", "Topic", "TopicIdPartition"]
 
 
-class MetadataImage(msgspec.Struct, frozen=True, kw_only=True):
-    #: End offset of the metadata log that this image stands for; grows with every replay.
-    version: Offset = Offset(0)
-    cluster_id: str = ""
-    brokers: Mapping[NodeId, Broker] = MappingProxyType({})
-    #: The data folder of each broker that was unregistered and has not come back since.
-    former_directories: Mapping[NodeId, DirectoryId] = MappingProxyType({})
-    #: The newest broker epoch ever given, to a broker that may be gone by now: none is given twice.
-    last_broker_epoch: BrokerEpoch = BrokerEpoch(0)
-    topics: Mapping[TopicName, Topic] = MappingProxyType({})
-    topic_names: Mapping[TopicId, TopicName] = MappingProxyType({})
-    #: The topic that holds a collision key, for names that can collide at all.
-    collision_keys: Mapping[str, TopicName] = MappingProxyType({})
-    deletions: Deletions = _NOTHING_DELETED
-    #: Nodes without any partition are not in it.
-    hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
-    #: Dynamic configs by node; the key None holds the cluster-wide defaults.
-    broker_configs: Mapping[NodeId | None, Mapping[str, str]] = MappingProxyType({})
-    #: Configs that consumer groups were given; a group need not exist to have some.
-    group_configs: Mapping[GroupId, Mapping[str, str]] = MappingProxyType({})
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
-    next_producer_id: ProducerId = ProducerId(0)
+class MetadataImage(ImageTables, frozen=True, kw_only=True):
+    """The tables of ``ImageTables``, and how they are read."""
 
     def topic_by_id(self, topic_id: TopicId) -> Topic | None:
         name = self.topic_names.get(topic_id)

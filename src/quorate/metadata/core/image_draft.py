@@ -5,7 +5,7 @@ The index from nodes to the partitions that they hold is kept in step with the p
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 
 import msgspec
 
@@ -17,12 +17,14 @@ from quorate.metadata.core.image_parts import (
     Deletions,
     Delta,
     HostedPartitions,
+    ImageTables,
     PartitionState,
     Topic,
     TopicIdPartition,
 )
 from quorate.metadata.core.quota_entities import QuotaEntity
 
+ImageT = TypeVar("ImageT", bound=ImageTables)
 Value = TypeVar("Value")
 _BrokerRecord = (
     r.BrokerRegistered
@@ -35,12 +37,8 @@ _BrokerRecord = (
 Key = TypeVar("Key")
 
 
-if TYPE_CHECKING:
-    from quorate.metadata.core.image import MetadataImage
-
-
-class ImageDraft:
-    def __init__(self, base: "MetadataImage") -> None:
+class ImageDraft(Generic[ImageT]):
+    def __init__(self, base: ImageT) -> None:
         self._base = base
         self._cluster_id = base.cluster_id
         self._next_producer_id = base.next_producer_id
@@ -81,7 +79,7 @@ class ImageDraft:
             case _:
                 self._apply_to_broker(record)
 
-    def finish(self, version: Offset) -> "tuple[MetadataImage, Delta]":
+    def finish(self, version: Offset) -> tuple[ImageT, Delta]:
         for name in self._partitions.keys() | self._configs.keys():
             topic = self._topics[name]
             self._topics[name] = Topic(

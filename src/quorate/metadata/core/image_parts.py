@@ -13,12 +13,16 @@ from quorate.kernel.ids import (
     NO_NODE,
     BrokerEpoch,
     DirectoryId,
+    GroupId,
     LeaderEpoch,
     NodeId,
+    Offset,
     PartitionIndex,
+    ProducerId,
     TopicId,
     TopicName,
 )
+from quorate.metadata.core.quota_entities import QuotaEntity
 from quorate.metadata.core.records import NO_INCARNATION
 
 Key = TypeVar("Key")
@@ -177,3 +181,29 @@ class Deletions(msgspec.Struct, frozen=True, kw_only=True):
 
 def _oldest(table: Mapping[Key, object], room: int) -> list[Key]:
     return list(islice(table, max(0, len(table) - room)))
+
+
+class ImageTables(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an image holds."""
+
+    #: End offset of the metadata log that this image stands for; grows with every replay.
+    version: Offset = Offset(0)
+    cluster_id: str = ""
+    brokers: Mapping[NodeId, Broker] = MappingProxyType({})
+    #: The data folder of each broker that was unregistered and has not come back since.
+    former_directories: Mapping[NodeId, DirectoryId] = MappingProxyType({})
+    #: The newest broker epoch ever given, to a broker that may be gone by now: none is given twice.
+    last_broker_epoch: BrokerEpoch = BrokerEpoch(0)
+    topics: Mapping[TopicName, Topic] = MappingProxyType({})
+    topic_names: Mapping[TopicId, TopicName] = MappingProxyType({})
+    #: The topic that holds a collision key, for names that can collide at all.
+    collision_keys: Mapping[str, TopicName] = MappingProxyType({})
+    deletions: Deletions = Deletions()
+    #: Nodes without any partition are not in it.
+    hosted: Mapping[NodeId, HostedPartitions] = MappingProxyType({})
+    #: Dynamic configs by node; the key None holds the cluster-wide defaults.
+    broker_configs: Mapping[NodeId | None, Mapping[str, str]] = MappingProxyType({})
+    #: Configs that consumer groups were given; a group need not exist to have some.
+    group_configs: Mapping[GroupId, Mapping[str, str]] = MappingProxyType({})
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
+    next_producer_id: ProducerId = ProducerId(0)

@@ -26,8 +26,8 @@ from quorate.metadata.core.commands import (
 )
 from quorate.metadata.core.decisions import (
     Answer,
+    CarriedOut,
     Decision,
-    Done,
     PartitionOutcome,
     PartitionOutcomes,
     done,
@@ -49,7 +49,7 @@ def decide_for_leader(
     return _decide_isr_changes(image, rules, command)
 
 
-def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: ResignLeadership) -> Decision[Done]:
+def _decide_resignation(image: MetadataImage, rules: ElectionRules, command: ResignLeadership) -> Decision[CarriedOut]:
     """Partitions that have another leader by now, or were deleted, are passed over."""
     elections = Elections(image, rules)
     for led in command.partitions:

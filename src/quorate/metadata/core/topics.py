@@ -12,7 +12,7 @@ from quorate.kernel.topic_names import can_collide, check_new_topic_name, collis
 from quorate.metadata.core import commands as c
 from quorate.metadata.core import records as r
 from quorate.metadata.core.config_definitions import find_definition
-from quorate.metadata.core.decisions import CreatedTopic, Decision, Done, done
+from quorate.metadata.core.decisions import CarriedOut, CreatedTopic, Decision, done
 from quorate.metadata.core.effective_configs import broker_value
 from quorate.metadata.core.elections import ElectionRules, first_candidate
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
@@ -47,13 +47,13 @@ def create_topic(
     )
 
 
-def delete_topic(image: MetadataImage, topic_id: TopicId) -> Decision[Done]:
+def delete_topic(image: MetadataImage, topic_id: TopicId) -> Decision[CarriedOut]:
     if image.topic_by_id(topic_id) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return done(r.TopicDeleted(topic_id=topic_id))
 
 
-def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.CreatePartitions) -> Decision[Done]:
+def create_partitions(image: MetadataImage, rules: ElectionRules, command: c.CreatePartitions) -> Decision[CarriedOut]:
     topic = image.topics.get(command.name)
     if topic is None or is_reserved(command.name):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{command.name}' does not exist.")

@@ -20,7 +20,7 @@ from quorate.metadata.core.commands import (
     UnfenceBroker,
 )
 from quorate.metadata.core.controller import Controller
-from quorate.metadata.core.decisions import AnswerT_co, Decision, Done, PartitionOutcome, RegisteredBroker
+from quorate.metadata.core.decisions import AcceptedRegistration, AnswerT_co, CarriedOut, Decision, PartitionOutcome
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.placement import LeaderPlacement
@@ -75,7 +75,7 @@ class Cluster:
 
     def register(
         self, node: int, *, rack: str | None = None, fenced: bool = False, start: int = 0, folder: int = 0
-    ) -> Decision[RegisteredBroker]:
+    ) -> Decision[AcceptedRegistration]:
         return self.do(
             RegisterBroker(
                 node_id=NodeId(node),
@@ -89,16 +89,16 @@ class Cluster:
             )
         )
 
-    def fence(self, node: int) -> Decision[Done]:
+    def fence(self, node: int) -> Decision[CarriedOut]:
         return self.do(FenceBroker(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def unfence(self, node: int) -> Decision[Done]:
+    def unfence(self, node: int) -> Decision[CarriedOut]:
         return self.do(UnfenceBroker(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def shut_down(self, node: int) -> Decision[Done]:
+    def shut_down(self, node: int) -> Decision[CarriedOut]:
         return self.do(BeginControlledShutdown(node_id=NodeId(node), broker_epoch=self.epoch(node)))
 
-    def change_room(self, node: int, *, has_room: bool) -> Decision[Done]:
+    def change_room(self, node: int, *, has_room: bool) -> Decision[CarriedOut]:
         return self.do(ChangeBrokerRoom(node_id=NodeId(node), broker_epoch=self.epoch(node), has_room=has_room))
 
     def epoch(self, node: int) -> BrokerEpoch:

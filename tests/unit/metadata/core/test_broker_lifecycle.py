@@ -20,7 +20,7 @@ from quorate.metadata.core.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from quorate.metadata.core.decisions import RegisteredBroker
+from quorate.metadata.core.decisions import AcceptedRegistration
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.records import decode_record
 from quorate.metadata.core.snapshot import decode_image, encode_image
@@ -115,7 +115,7 @@ def test_broker_epochs_only_grow_even_when_the_newest_broker_has_gone() -> None:
             cluster.image, RegisterBroker(node_id=SEVEN, host="h", port=1, fenced=False)
         )
         cluster.image, _ = cluster.image.replay(decision.records, cluster.image.version)
-        assert isinstance(decision.answer, RegisteredBroker)
+        assert isinstance(decision.answer, AcceptedRegistration)
         epochs.append(decision.answer.broker_epoch)
         if start % 2:
             removal = cluster.controller.decide(cluster.image, UnregisterBroker(node_id=SEVEN))

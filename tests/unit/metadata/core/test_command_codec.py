@@ -19,7 +19,13 @@ from quorate.kernel.ids import (
 )
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands, decode_outcomes, encode_commands, encode_outcomes
-from quorate.metadata.core.decisions import Done, Outcomes, PartitionOutcomes, ProducerIdBlock, RegisteredBroker
+from quorate.metadata.core.decisions import (
+    AcceptedRegistration,
+    CarriedOut,
+    Outcomes,
+    PartitionOutcomes,
+    ProducerIdBlock,
+)
 from quorate.metadata.core.quota_entities import QuotaEntityPart
 from tests.unit.metadata.core.cluster import Cluster
 
@@ -101,20 +107,20 @@ def test_answers_arrive_without_their_records_and_errors_with_code_and_message()
     allocate = c.AllocateProducerIds(count=5)
     commands: list[c.Command] = [create, create, create, alter, register, allocate, c.DrainBroker(node_id=SEVEN)]
     commands.append(c.FormCluster())
-    answers: Outcomes = [created.answer, isr.answer, RegisteredBroker(EPOCH), ProducerIdBlock(ProducerId(4))]
+    answers: Outcomes = [created.answer, isr.answer, AcceptedRegistration(EPOCH), ProducerIdBlock(ProducerId(4))]
     outcomes: Outcomes = [
         created.answer,
         KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
         KafkaError(ErrorCode.NOT_CONTROLLER),
         *answers[1:],
         PartitionOutcomes(()),
-        Done(),
+        CarriedOut(),
     ]
 
     received, version = decode_outcomes(encode_outcomes(outcomes, Offset(12)), commands)
 
     assert version == 12
-    assert [received[0], *received[3:]] == [*answers, PartitionOutcomes(()), Done()]
+    assert [received[0], *received[3:]] == [*answers, PartitionOutcomes(()), CarriedOut()]
     refusals = [refusal for refusal in received if isinstance(refusal, KafkaError)]
     assert [(refusal.code, refusal.message) for refusal in refusals] == [
         (ErrorCode.TOPIC_ALREADY_EXISTS, "it does"),
@@ -123,7 +129,7 @@ def test_answers_arrive_without_their_records_and_errors_with_code_and_message()
 
 
 def test_answers_have_the_layout_that_nodes_of_all_versions_read() -> None:
-    outcomes: Outcomes = [RegisteredBroker(EPOCH), ProducerIdBlock(ProducerId(4)), Done()]
+    outcomes: Outcomes = [AcceptedRegistration(EPOCH), ProducerIdBlock(ProducerId(4)), CarriedOut()]
     absent: dict[str, object] = {"topic": None, "producer_id": None, "broker_epoch": None, "partitions": []}
 
     decoded = msgspec.msgpack.decode(encode_outcomes(outcomes, Offset(12)))
