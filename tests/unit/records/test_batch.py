@@ -5,7 +5,7 @@ import pytest
 from crc32c import crc32c
 
 from quorate.kernel.errors import ErrorCode
-from quorate.kernel.ids import LeaderEpoch, Offset
+from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.records.batch import (
     HEADER_SIZE_BYTES,
     BatchHeader,
@@ -13,9 +13,11 @@ from quorate.records.batch import (
     TimestampType,
     check_crc,
     crc_of,
+    detach,
     iterate_batches,
     patch_log_append_time,
     patch_offset_and_epoch,
+    patch_producer,
     read_batches,
     read_header,
 )
@@ -243,3 +245,31 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
     assert (after.base_timestamp, after.max_timestamp) == (before.base_timestamp, 5_000_000_000_000)
     assert {record.timestamp for record in iterate_records(buffer, position)} == {5_000_000_000_000}
     assert {record.timestamp for record in iterate_records(buffer)} == {1000, 1001, 1002}
+
+
+@pytest.mark.parametrize("record_count", [0, 1, 500])
+def test_producer_is_patched_with_the_crc_of_the_whole(record_count: int) -> None:
+    records = [Record(Offset(index), 5, b"key", b"value-%d" % index, ()) for index in range(record_count)]
+    stored = build_batch(records, last_offset_delta=max(record_count, 1) - 1, compression=Compression.ZSTD)
+    batch = detach(stored)
+
+    patch_producer(batch, ProducerId(2**40), ProducerEpoch(12), 34)
+
+    sent = b"".join(batch)
+    before, after = read_header(stored), read_header(sent)
+    check_crc(sent, 0, after)
+    assert batch.size_bytes == len(sent) == len(stored)
+    assert after == before._replace(
+        producer_id=ProducerId(2**40), producer_epoch=ProducerEpoch(12), base_sequence=34, crc=after.crc
+    )
+
+
+def test_records_stay_where_they_are_and_the_stored_header_as_it_was() -> None:
+    stored = bytearray(build_batch([Record(Offset(0), 5, b"key", b"value", ())]))
+    before = bytes(stored)
+
+    batch = detach(stored)
+    patch_producer(batch, ProducerId(1), ProducerEpoch(1), 1)
+
+    assert batch.records.obj is stored
+    assert stored == before
