@@ -331,9 +331,7 @@ def _make_replication(joined: _Joined, registration: BrokerRegistration, partiti
 
 def _open_to_replicas(joined: _Joined, replication: NodeReplication, ranges: RangeServer) -> None:
     joined.peers.watch_links(replication)
-    joined.peers.answer_requests(
-        Channel.REPLICA_FETCH, lambda sender, payload: replication.fetch(sender.node_id, payload)
-    )
+    joined.peers.answer_requests(Channel.REPLICA_FETCH, replication.followers.fetch)
     joined.peers.answer_requests(Channel.READ_RANGE, lambda _, payload: ranges.serve(payload))
 
 

@@ -18,7 +18,7 @@ from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.leader_events import FollowerFetched
 from quorate.replication.core.messages import (
     FetchedPartition,
-    PartitionFetch,
+    FetchPosition,
     PartitionKey,
     ReplicaFetch,
     ReplicaFetchAnswer,
@@ -28,6 +28,7 @@ from quorate.replication.core.messages import (
 from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from quorate.replication.leading import Leading, require_leading
 from quorate.replication.partition import Partition
+from quorate.transport.peers.channels import Sender
 
 #: An answer that has nothing to say is sent after this, as a sign of life.
 _MAX_WAIT_S = 2.0
@@ -57,9 +58,9 @@ class FollowerSessions:
         self._throttle = throttle
         self._sessions: dict[NodeId, _FollowerSession] = {}
 
-    async def fetch(self, follower: NodeId, payload: bytes) -> Sequence[Buffer]:
+    async def fetch(self, sender: Sender, payload: bytes) -> Sequence[Buffer]:
         """Serve a follower's request."""
-        request = decode_fetch(payload)
+        follower, request = sender.node_id, decode_fetch(payload)
         session = self._sessions.get(follower)
         if session is None or session.number != request.session:
             if session is not None:
@@ -102,7 +103,7 @@ class _FollowerSession:
         self._follower = follower
         self._broker_epoch = BrokerEpoch(-1)
         #: What has been asked for and not been answered, with the partition that watches for it.
-        self._asked: dict[PartitionKey, tuple[PartitionFetch, Partition]] = {}
+        self._asked: dict[PartitionKey, tuple[FetchPosition, Partition]] = {}
         #: Partitions with something to tell, in the order in which it happened, and answers that are ready.
         self._news: dict[PartitionKey, None] = {}
         self._ready: list[FetchedPartition] = []
@@ -162,7 +163,7 @@ class _FollowerSession:
         if asked is not None and isinstance(role, Leading) and self._follower not in role.isr:
             partition.step(self._fetched(asked[0], now_ms))
 
-    def _note(self, fetch: PartitionFetch) -> None:
+    def _note(self, fetch: FetchPosition) -> None:
         """Note where the follower stands, which may commit records, and watch for what comes next."""
         try:
             partition = self._find(fetch.key)
@@ -177,7 +178,7 @@ class _FollowerSession:
             case refused:
                 self._ready.append(_fetched_partition(fetch, partition, error=refused.error))
 
-    def _watch(self, fetch: PartitionFetch, partition: Partition) -> None:
+    def _watch(self, fetch: FetchPosition, partition: Partition) -> None:
         self._asked[fetch.key] = fetch, partition
         leading = require_leading(partition)
         leading.followers[self._follower] = self
@@ -190,7 +191,7 @@ class _FollowerSession:
         ):
             self.has_watermark(partition)
 
-    def _fetched(self, fetch: PartitionFetch, now_ms: int) -> FollowerFetched:
+    def _fetched(self, fetch: FetchPosition, now_ms: int) -> FollowerFetched:
         return FollowerFetched(
             follower=self._follower,
             broker_epoch=self._broker_epoch,
@@ -239,7 +240,7 @@ class _FollowerSession:
         self._held_back = {}
         self._wake()
 
-    def _read(self, fetch: PartitionFetch, partition: Partition, max_bytes: int) -> FetchedPartition | None:
+    def _read(self, fetch: FetchPosition, partition: Partition, max_bytes: int) -> FetchedPartition | None:
         """None where a segment has to be checked first, or is being repaired."""
         log = partition.log
         try:
@@ -291,12 +292,12 @@ def _key(partition: Partition) -> PartitionKey:
     return partition.identity.topic_id, partition.identity.partition
 
 
-def _refused(fetch: PartitionFetch, error: ErrorCode) -> FetchedPartition:
+def _refused(fetch: FetchPosition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(fetch, error, None, _UNKNOWN, _UNKNOWN, _NOTHING)
 
 
 def _fetched_partition(
-    fetch: PartitionFetch,
+    fetch: FetchPosition,
     partition: Partition,
     *,
     error: ErrorCode = ErrorCode.NONE,

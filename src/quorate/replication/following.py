@@ -9,7 +9,7 @@ from quorate.kernel.ports import Buffer
 from quorate.records.batch import read_header
 from quorate.replication.core import follower as f
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.messages import FetchedPartition, FetchPosition
 from quorate.replication.partition import Partition, ReplicaRole
 from quorate.storage.log import PartitionLog
 from quorate.storage.reading import DamagedRecords, UncheckedSegment
@@ -31,7 +31,7 @@ def follow(partition: Partition, leader: PartitionLeader, *, is_unclean: bool) -
     following = Following(partition, f.FollowerReplica(leader, is_unclean=is_unclean))
     partition.role = following
     if not following.may_ask:
-        partition.request_sync()
+        partition.group_commit.request(partition)
     partition.tell_watchers()
 
 
@@ -61,11 +61,11 @@ class Following(ReplicaRole):
         if partition.log.synced_end_offset >= partition.log.log_end_offset:
             partition.replication.synced_as_follower(partition)
 
-    def next_fetch(self) -> PartitionFetch:
+    def next_fetch(self) -> FetchPosition:
         """Says that everything before the log's end is here, as ``may_ask`` allows."""
         partition = self.partition
         log = partition.replica_log
-        return PartitionFetch(
+        return FetchPosition(
             partition.identity.topic_id,
             partition.identity.partition,
             self.core.leader.leader_epoch,
@@ -151,7 +151,7 @@ class Following(ReplicaRole):
             self._carry_out(effect, b"")
         if self.may_ask:
             return Applied.DONE
-        partition.request_sync()
+        partition.group_commit.request(partition)
         return Applied.SYNCING
 
 

@@ -60,7 +60,7 @@ def lead(partition: Partition, start: LeaderStart, config: ReplicationConfig) ->
     partition.high_watermark = core.advanced(start.high_watermark)
     log.commit_transactions_up_to(partition.high_watermark)
     if log.synced_end_offset < log_end:
-        partition.request_sync()
+        partition.group_commit.request(partition)
     partition.tell_watchers()
 
 
@@ -193,7 +193,7 @@ class Leading(ReplicaRole):
     def _appended(self) -> None:
         partition = self.partition
         if partition.requires_sync:
-            partition.request_sync()
+            partition.group_commit.request(partition)
         core = self.core
         if core.is_sole_replica:
             committed = core.append_alone(partition.log.log_end_offset, partition.high_watermark)

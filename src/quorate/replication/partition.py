@@ -155,7 +155,7 @@ class Partition:
         self.settings = settings
         #: Whether nothing counts before it is on the disk.
         self.requires_sync = durability is Durability.FSYNC
-        self._group_commit = group_commit
+        self.group_commit = group_commit
         self.replication = replication
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         #: Never moves back while this node leads. After a start it is unknown: nothing above the log's start is shown.
@@ -309,14 +309,11 @@ class Partition:
         """Serve no more, tell everybody who waits, and call ``then`` once no sync touches the log any more."""
         self.fail(failure)
         self.role = IDLE
-        self._group_commit.forget(self)
-        if self._group_commit.is_running(self):
+        self.group_commit.forget(self)
+        if self.group_commit.is_running(self):
             self._after_retirement = then
         else:
             then()
-
-    def request_sync(self) -> None:
-        self._group_commit.request(self)
 
     def sync(self) -> None:
         self.log.sync()

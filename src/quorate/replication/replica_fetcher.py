@@ -17,7 +17,7 @@ from quorate.replication.catch_up_throttle import CatchUpThrottle
 from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
 from quorate.replication.core.messages import (
     FetchedPartition,
-    PartitionFetch,
+    FetchPosition,
     PartitionKey,
     ReplicaFetch,
     decode_answer,
@@ -126,7 +126,7 @@ class ReplicaFetcher:
             self._pump_soon(session.node_id)
         self._wake_after_backoff(session, now_ms)
 
-    def _fetches(self, session: "_LeaderSession", now_ms: int) -> list[PartitionFetch]:
+    def _fetches(self, session: "_LeaderSession", now_ms: int) -> list[FetchPosition]:
         fetches = []
         for planned in self._plan.next_fetch(session.node_id, now_ms, _REQUEST_MAX_PARTITIONS):
             partition = self._partitions[planned.partition]

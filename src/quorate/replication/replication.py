@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import BrokerEpoch, NodeId
-from quorate.kernel.ports import Buffer
 from quorate.kernel.tasks import FailureHandler, TaskScope, monotonic_ms
 from quorate.kernel.turns import Backlog
 from quorate.metadata.core.commands import AlterIsr, IsrChange
@@ -73,7 +72,8 @@ class NodeReplication:
         self._on_failure = on_failure
         self._loop = loop
         self._proposals = IsrProposals(node_id, broker_epoch, metadata, loop, on_failure)
-        self._followers = FollowerSessions(loop, find_led, leader_throttle)
+        #: What answers the fetches of followers.
+        self.followers = FollowerSessions(loop, find_led, leader_throttle)
         self._fetcher = ReplicaFetcher(
             node_id,
             broker_epoch,
@@ -90,7 +90,7 @@ class NodeReplication:
 
     def stop(self) -> None:
         self._proposals.stop()
-        self._followers.stop()
+        self.followers.stop()
         self._fetcher.stop()
         self._looks.clear()
         if self._timer is not None:
@@ -122,34 +122,31 @@ class NodeReplication:
 
     def membership_changed(self, partition: Partition) -> None:
         """Another follower may have waited for this change before it could join too."""
-        self._followers.refresh(partition, self.now_ms())
+        self.followers.refresh(partition, self.now_ms())
         self.watch_lag(partition)
 
     def brokers_changed(self, partition: Partition) -> None:
         """A follower that was fenced when it asked may join now."""
         if partition in self._unsettled:
-            self._followers.refresh(partition, self.now_ms())
+            self.followers.refresh(partition, self.now_ms())
 
     def on_leading(self, partition: Partition) -> None:
         # What was asked for under an earlier leadership of this node must not count in this one.
-        self._followers.leadership_changed(partition)
+        self.followers.leadership_changed(partition)
         self._fetcher.unfollow(partition)
         self.watch_lag(partition)
 
     def on_following(self, partition: Partition) -> None:
         self._unsettled.pop(partition, None)
-        self._followers.leadership_changed(partition)
+        self.followers.leadership_changed(partition)
         self._fetcher.follow(partition)
 
     def on_idle(self, partition: Partition) -> None:
         self._unsettled.pop(partition, None)
-        self._followers.leadership_changed(partition)
+        self.followers.leadership_changed(partition)
         self._fetcher.unfollow(partition)
 
     # From peers.
-
-    async def fetch(self, follower: NodeId, payload: bytes) -> Sequence[Buffer]:
-        return await self._followers.fetch(follower, payload)
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:  # noqa: ARG002
         self._fetcher.peer_connected(node_id)
@@ -175,7 +172,7 @@ class NodeReplication:
             self._unsettled.pop(partition, None)
             return
         now_ms = self.now_ms()
-        self._followers.refresh(partition, now_ms)
+        self.followers.refresh(partition, now_ms)
         partition.step(TimePassed(now_ms=now_ms))
 
 

@@ -10,13 +10,14 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset
 from quorate.replication import follower_sessions
 from quorate.replication.core.messages import (
-    PartitionFetch,
+    FetchPosition,
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_answer,
     encode_fetch,
 )
 from quorate.replication.follower_sessions import FollowerSessions
+from quorate.transport.peers.channels import Sender
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
 from tests.unit.replication.replicas import (
@@ -44,17 +45,19 @@ class Asking:
         self._loop = host.loop
 
     def send(
-        self, *asks: PartitionFetch, session: int = 1, follower: NodeId = FOLLOWER, broker_epoch: int | None = None
+        self, *asks: FetchPosition, session: int = 1, follower: NodeId = FOLLOWER, broker_epoch: int | None = None
     ) -> "asyncio.Task[ReplicaFetchAnswer]":
         epoch = BROKER_EPOCHS[follower] if broker_epoch is None else broker_epoch
         return self._loop.create_task(self._send(follower, ReplicaFetch(session, epoch, list(asks))))
 
     async def _send(self, follower: NodeId, request: ReplicaFetch) -> ReplicaFetchAnswer:
-        return decode_answer(b"".join(await self.sessions.fetch(follower, encode_fetch(request))))
+        return decode_answer(
+            b"".join(await self.sessions.fetch(Sender(follower, is_known=True), encode_fetch(request)))
+        )
 
 
-def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> PartitionFetch:
-    return PartitionFetch(
+def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1, known: int = 0, index: int = 0) -> FetchPosition:
+    return FetchPosition(
         TOPIC_ID, index, LeaderEpoch(epoch), Offset(offset), LeaderEpoch(last_epoch), Offset(known), Offset(0)
     )
 

@@ -10,7 +10,7 @@ from quorate.kernel.ids import BrokerEpoch, NodeId, Offset
 from quorate.replication import replica_fetcher
 from quorate.replication.core.messages import (
     FetchedPartition,
-    PartitionFetch,
+    FetchPosition,
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_fetch,
@@ -68,7 +68,7 @@ class Leaders:
         self._futures[number].set_exception(error)
         await turns(6)
 
-    def ask(self, number: int, position: int = 0) -> PartitionFetch:
+    def ask(self, number: int, position: int = 0) -> FetchPosition:
         return self.requests[number][1].partitions[position]
 
 
@@ -82,11 +82,11 @@ def with_leaders(scenario: Callable[[Leaders, World, SimulatedHost], Awaitable[N
     run(body)
 
 
-def nothing(ask: PartitionFetch, *, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> FetchedPartition:
+def nothing(ask: FetchPosition, *, high_watermark: int = 0, error: ErrorCode = ErrorCode.NONE) -> FetchedPartition:
     return FetchedPartition(ask, error, None, Offset(0), Offset(high_watermark), NOTHING)
 
 
-def records(host: SimulatedHost, ask: PartitionFetch, value: bytes = b"x") -> FetchedPartition:
+def records(host: SimulatedHost, ask: FetchPosition, value: bytes = b"x") -> FetchedPartition:
     """A batch that the leader has at offset 0."""
     source = Replicas(host).open(index=99)
     lead(source, ask.leader_epoch, isr=(LEADER,), replicas=(LEADER,))

@@ -8,9 +8,10 @@ from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from quorate.kernel.ports import Buffer
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import LiveBrokersChanged
-from quorate.replication.core.messages import PartitionFetch, ReplicaFetch, decode_answer, encode_fetch
+from quorate.replication.core.messages import FetchPosition, ReplicaFetch, decode_answer, encode_fetch
 from quorate.replication.partition import Partition
 from quorate.replication.replication import NodeReplication
+from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import PeerUnreachable
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
@@ -58,9 +59,9 @@ class LeaderNode:
         self.replication.on_leading(partition)
         return partition
 
-    def ask(self, ask: PartitionFetch) -> "asyncio.Task[Sequence[Buffer]]":
+    def ask(self, ask: FetchPosition) -> "asyncio.Task[Sequence[Buffer]]":
         payload = encode_fetch(ReplicaFetch(1, BROKER_EPOCHS[FOLLOWER], [ask]))
-        return self._loop.create_task(self.replication.fetch(FOLLOWER, payload))
+        return self._loop.create_task(self.replication.followers.fetch(Sender(FOLLOWER, is_known=True), payload))
 
 
 async def _nobody_answers(
@@ -69,10 +70,8 @@ async def _nobody_answers(
     raise PeerUnreachable(f"{node_id} {len(payload)} {timeout_ms} {read}")
 
 
-def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> PartitionFetch:
-    return PartitionFetch(
-        TOPIC_ID, 0, LeaderEpoch(epoch), Offset(offset), LeaderEpoch(last_epoch), Offset(0), Offset(0)
-    )
+def ask(offset: int, *, epoch: int = 1, last_epoch: int = -1) -> FetchPosition:
+    return FetchPosition(TOPIC_ID, 0, LeaderEpoch(epoch), Offset(offset), LeaderEpoch(last_epoch), Offset(0), Offset(0))
 
 
 def with_leader(scenario: Callable[[LeaderNode, World], Awaitable[None]]) -> None:

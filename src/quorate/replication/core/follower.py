@@ -12,7 +12,7 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, Offset, PartitionLeader
 from quorate.replication.core.divergence import truncation_offset
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.messages import FetchedPartition, FetchPosition
 from quorate.replication.core.replica_fetch import ReplicaLog
 
 
@@ -100,7 +100,7 @@ class FollowerReplica:
             effects.append(AppendRecords())  # Last: what it leads to is newer than the effects before.
         return effects
 
-    def _is_about(self, fetch: PartitionFetch, log: ReplicaLog) -> bool:
+    def _is_about(self, fetch: FetchPosition, log: ReplicaLog) -> bool:
         asked = fetch.leader_epoch, fetch.fetch_offset, fetch.last_fetched_epoch
         return asked == (self.leader.leader_epoch, log.log_end_offset, log.last_epoch)
 

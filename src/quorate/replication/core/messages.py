@@ -21,7 +21,7 @@ from quorate.transport.peers.errors import PeerProtocolError
 PartitionKey = tuple[UUID, int]
 
 
-class PartitionFetch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FetchPosition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a follower stands. The same value comes back with the answer, so that a late one is known as such."""
 
     topic_id: UUID
@@ -44,13 +44,13 @@ class ReplicaFetch(msgspec.Struct, frozen=True, array_like=True):
     #: A new number forgets all that was asked for before.
     session: int
     broker_epoch: int
-    partitions: list[PartitionFetch]
+    partitions: list[FetchPosition]
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The leader's answer for one partition."""
 
-    fetch: PartitionFetch
+    fetch: FetchPosition
     error: ErrorCode
     #: The newest epoch that both logs may share, where the follower has to truncate first.
     diverging_epoch: EpochEnd | None
@@ -66,7 +66,7 @@ class ReplicaFetchAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _PartitionHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    fetch: PartitionFetch
+    fetch: FetchPosition
     error: ErrorCode
     diverging_epoch: EpochEnd | None
     log_start_offset: Offset

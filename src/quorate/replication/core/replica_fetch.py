@@ -11,7 +11,7 @@ import msgspec
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch
-from quorate.replication.core.messages import PartitionFetch
+from quorate.replication.core.messages import FetchPosition
 
 
 class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -40,9 +40,7 @@ class FetchRefused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: ErrorCode
 
 
-def judge_fetch(
-    fetch: PartitionFetch, leader_epoch: LeaderEpoch, log: ReplicaLog
-) -> Accepted | Diverged | FetchRefused:
+def judge_fetch(fetch: FetchPosition, leader_epoch: LeaderEpoch, log: ReplicaLog) -> Accepted | Diverged | FetchRefused:
     """What the leader of ``leader_epoch`` answers to a follower that asks so."""
     if fetch.leader_epoch < leader_epoch:
         return FetchRefused(error=ErrorCode.FENCED_LEADER_EPOCH)
@@ -55,7 +53,7 @@ def judge_fetch(
     return Accepted() if diverging is None else Diverged(diverging_epoch=diverging)
 
 
-def _is_unvouched(fetch: PartitionFetch, log: ReplicaLog) -> bool:
+def _is_unvouched(fetch: FetchPosition, log: ReplicaLog) -> bool:
     """The follower's last record is just below the log start, and of an epoch that went with what was deleted.
 
     Nobody knows any more whether this log had the same record there. The follower has nothing that is still wanted.

@@ -120,7 +120,7 @@ class Scrub:
                 logger.error("files damaged partition=%s names=%s", partition, ",".join(names))
                 self._integrity.damaged_found += len(names)
                 partition.log.repair_small_files(names, topic_id)
-                partition.request_sync()
+                partition.group_commit.request(partition)
                 self._integrity.repaired += len(names)
                 logger.info("files repaired partition=%s names=%s", partition, ",".join(names))
 

@@ -17,7 +17,7 @@ from quorate.replication.core.leader_events import (
     ProposeIsr,
     TimePassed,
 )
-from quorate.replication.core.messages import PartitionFetch
+from quorate.replication.core.messages import FetchPosition
 from quorate.replication.core.replica_fetch import ReplicaLog
 
 LEADER, NEAR, FAR = NodeId(7), NodeId(3), NodeId(12)
@@ -25,9 +25,9 @@ EPOCHS = {LEADER: BrokerEpoch(70), NEAR: BrokerEpoch(30), FAR: BrokerEpoch(120)}
 LAG_MS = 10_000
 
 
-def fetch_of(follower: FollowerReplica, log: ReplicaLog) -> PartitionFetch:
+def fetch_of(follower: FollowerReplica, log: ReplicaLog) -> FetchPosition:
     """What the follower asks for next."""
-    return PartitionFetch(
+    return FetchPosition(
         UUID(int=1), 0, follower.leader.leader_epoch, log.log_end_offset, log.last_epoch, Offset(0), Offset(0)
     )
 

@@ -26,7 +26,7 @@ from quorate.replication.core.leader_events import (
     MembershipChanged,
     ProposeIsr,
 )
-from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.messages import FetchedPartition, FetchPosition
 from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from tests.unit.replication.core.checkers import Checkers
 from tests.unit.replication.core.leading import fetch_of
@@ -39,7 +39,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     life: int
     leader: NodeId
     broker_epoch: BrokerEpoch
-    fetch: PartitionFetch
+    fetch: FetchPosition
 
 
 class FetchResponse(msgspec.Struct, frozen=True, kw_only=True):

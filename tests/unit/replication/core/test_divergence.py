@@ -7,7 +7,7 @@ import pytest
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch, truncation_offset
-from quorate.replication.core.messages import PartitionFetch
+from quorate.replication.core.messages import FetchPosition
 from quorate.replication.core.replica_fetch import (
     Accepted,
     Diverged,
@@ -113,7 +113,7 @@ LOG = ReplicaLog(log_start_offset=Offset(6), log_end_offset=Offset(20), epochs=s
 def test_leader_judges_a_fetch(
     leader_epoch: int, fetch_offset: int, last_fetched_epoch: int, expected: Accepted | Diverged | FetchRefused
 ) -> None:
-    fetch = PartitionFetch(
+    fetch = FetchPosition(
         UUID(int=1),
         0,
         LeaderEpoch(leader_epoch),

@@ -17,7 +17,7 @@ from quorate.replication.core.follower import (
     TruncateTo,
 )
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
-from quorate.replication.core.messages import FetchedPartition, PartitionFetch
+from quorate.replication.core.messages import FetchedPartition, FetchPosition
 from quorate.replication.core.replica_fetch import ReplicaLog
 from tests.unit.replication.core.leading import fetch_of
 
@@ -34,7 +34,7 @@ class FollowedPartition:
         self.follower = follower
         self.high_watermark = high_watermark
 
-    def fetch(self, log: ReplicaLog) -> PartitionFetch:
+    def fetch(self, log: ReplicaLog) -> FetchPosition:
         return fetch_of(self.follower, log)
 
     def step(self, event: FollowerEvent, log: ReplicaLog) -> list[FollowerEffect]:

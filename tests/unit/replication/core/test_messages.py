@@ -8,7 +8,7 @@ from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
 from quorate.replication.core.messages import (
     FetchedPartition,
-    PartitionFetch,
+    FetchPosition,
     ReplicaFetch,
     ReplicaFetchAnswer,
     decode_answer,
@@ -19,8 +19,8 @@ from quorate.replication.core.messages import (
 from quorate.transport.peers.errors import PeerProtocolError
 
 
-def ask(partition: int) -> PartitionFetch:
-    return PartitionFetch(UUID(int=7), partition, LeaderEpoch(3), Offset(40), LeaderEpoch(2), Offset(39), Offset(5))
+def ask(partition: int) -> FetchPosition:
+    return FetchPosition(UUID(int=7), partition, LeaderEpoch(3), Offset(40), LeaderEpoch(2), Offset(39), Offset(5))
 
 
 def test_a_request_comes_back_as_it_was() -> None:
