@@ -18,7 +18,7 @@ def main() -> None:
 
 def kafka_backup() -> None:
     end_at_once_when_stopped()
-    from quorate.cli.kafka_backup import main as run
+    from quorate.cli.commands import kafka_backup_main as run
 
     try:
         run()

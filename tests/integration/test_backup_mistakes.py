@@ -132,7 +132,7 @@ def test_verify_of_a_backup_that_does_not_exist(backups: Backups) -> None:
 
 
 def test_kafka_backup_is_the_same_commands_under_another_name(backups: Backups) -> None:
-    program = "import sys; sys.argv[0] = 'kafka-backup'; from quorate.cli.kafka_backup import main; main()"
+    program = "import sys; sys.argv[0] = 'kafka-backup'; from quorate.cli import commands; commands.kafka_backup_main()"
     (backups.folder / "storage").mkdir()
     for command, expected in (
         (["list-backups"], "0 backups"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from quorate.cli.missing_extra import missing_extra
+from quorate.cli.commands import missing_extra
 from tests.backup_commands import Finished
 
 ROOT = Path(__file__).parents[2]

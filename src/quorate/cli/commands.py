@@ -1,4 +1,8 @@
-"""The commands of ``quorate``, joined; mistakes become one sentence each."""
+"""The commands of ``quorate`` and of ``kafka-backup``, joined; mistakes become one sentence each.
+
+A plain ``pip install quorate`` has none of the packages that its extras bring, as a cluster needs none. So no command
+checks for them: whatever misses one, the same sentence says it.
+"""
 
 import logging
 import sys
@@ -25,8 +29,22 @@ from quorate.cli import (
 )
 from quorate.cli.cluster import membership, rebalance, status
 from quorate.cli.doctor import command as doctor
-from quorate.cli.missing_extra import missing_extra
 from quorate.kernel.errors import QuorateError
+
+_EXTRAS = {
+    "obstore": "backup",
+    "pyarrow": "backup",
+    "pyspark": "backup",
+    "py4j": "backup",
+    "yaml": "backup",
+    "google": "connect",
+    "grpc": "connect",
+    "grpc_status": "connect",
+    "pandas": "connect",
+    "zstandard": "connect",
+    "deltalake": "delta",
+    "pyiceberg": "iceberg",
+}
 
 cluster = typer.Typer(help="Look after a running cluster: its nodes, its quorum, its partitions.", no_args_is_help=True)
 cluster.command("status")(status.status)
@@ -56,6 +74,21 @@ app.command("compact")(compact.compact)
 app.command("prune")(prune.prune)
 app.command("hold")(hold.hold)
 
+#: The backup commands under a name of their own.
+kafka_backup = typer.Typer(
+    help="Back up any Kafka cluster with Spark: raw batches, byte for byte, from the partition leaders.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+kafka_backup.command("backup")(backup.backup)
+kafka_backup.command("restore")(restore.restore)
+kafka_backup.command("list-backups")(list_backups.list_backups)
+kafka_backup.command("verify")(verify.verify)
+kafka_backup.command("compact")(compact.compact)
+kafka_backup.command("prune")(prune.prune)
+kafka_backup.command("hold")(hold.hold)
+
 
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
@@ -66,6 +99,10 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 def main() -> None:
     run(app, "quorate")
+
+
+def kafka_backup_main() -> None:
+    run(kafka_backup, "kafka-backup")
 
 
 def run(commands: typer.Typer, name: str) -> None:
@@ -84,3 +121,12 @@ def run(commands: typer.Typer, name: str) -> None:
             raise
         print(f"{name}: {sentence}", file=sys.stderr)
         sys.exit(1)
+
+
+def missing_extra(error: ImportError) -> str | None:
+    """One sentence that names the extra; None where no extra would bring the module."""
+    module = (error.name or "").partition(".")[0]
+    extra = _EXTRAS.get(module)
+    if extra is None:
+        return None
+    return f"this command needs {module}, which is not installed: pip install 'quorate[{extra}]'"

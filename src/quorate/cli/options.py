@@ -1,6 +1,7 @@
-"""Options that several commands have, and what becomes of them: a client of the cluster, configs by name."""
+"""Options that several commands have, and what becomes of them: a client, configs by name, a file of settings."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,3 +53,13 @@ def parse_configs(given: Iterable[str] | None, option: str = "--config") -> dict
             raise QuorateError(f"{option} {text!r} is not of the form NAME=VALUE")
         configs[name.strip()] = value
     return configs
+
+
+def read_settings_file(path: Path) -> str:
+    """A file that a user wrote: UTF-8, whatever the locale says; a byte order mark is passed over."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise QuorateError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise QuorateError(f"cannot read {path}: it is not UTF-8 text") from None

@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from quorate.cli.interruption import interruptible
-from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption, read_settings_file
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.settings_file import read_settings_file
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.cli.terminal import counted
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quorate.cli.settings_file import read_settings_file
+from quorate.cli.options import read_settings_file
 from quorate.kernel.errors import QuorateError
 
 

@@ -17,7 +17,7 @@ import msgspec
 from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.cli.local.node_files import NodeFile, make_private_folder, write_private
-from quorate.cli.settings_file import read_settings_file
+from quorate.cli.options import read_settings_file
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId, new_cluster_id

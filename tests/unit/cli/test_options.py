@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.cli.settings_file import read_settings_file
+from quorate.cli.options import read_settings_file
 from quorate.kernel.errors import QuorateError
 
 
