@@ -1,4 +1,4 @@
-"""The settings of a backup, as ``backup.yaml`` has them. Pure: the text and the environment are handed in."""
+"""The settings of a backup, as ``backup.yaml`` has them. The text and the environment are handed in."""
 
 from collections.abc import Mapping
 from typing import Literal

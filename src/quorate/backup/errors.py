@@ -14,7 +14,7 @@ class BackupError(QuorateError):
 
 
 class ConfigError(BackupError):
-    """A config file that cannot be meant as it stands."""
+    """A config file says what cannot be meant."""
 
 
 class DamagedSegment(BackupError):
@@ -44,7 +44,7 @@ class ManifestPruned(BackupError):
 
 
 class RequirementFailed(BackupError):
-    """A commit was computed against another state than the one that it would follow."""
+    """A commit was made for another manifest than the one that it would follow."""
 
 
 class CommitConflict(BackupError):

@@ -10,7 +10,7 @@ from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartit
 
 
 class Disconnected(QuorateError):
-    """There is no working connection to a broker, or no more. Another attempt may help."""
+    """There is no working connection to a broker, or it has just ended. Another attempt may help."""
 
     def __init__(self, address: Address, message: str) -> None:
         super().__init__(message)

@@ -34,7 +34,7 @@ _MAX_DOUBLINGS = 30
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """Doubles from ``initial_ms`` to ``max_ms``, each delay spread by a fifth so that clients do not come in step."""
+    """Doubles from ``initial_ms`` to ``max_ms``, each delay spread by a fifth, so that clients do not retry in step."""
 
     initial_ms: int
     max_ms: int
@@ -78,7 +78,7 @@ class Retries:
 
 
 def is_hopeless(code: ErrorCode, waited_ms: int) -> bool:
-    """Whether trying again is no use, or has been of no use for long enough."""
+    """Whether another attempt cannot help, or has not helped for long enough."""
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         return waited_ms >= UNKNOWN_TOPIC_PATIENCE_MS
     return code not in RETRIABLE

@@ -112,7 +112,7 @@ class ManifestCatalog:
         self._storage.delete(checkpoint_name(number))
 
     def history(self) -> Iterator[Manifest]:
-        """Every manifest, the oldest first, but those that are pruned meanwhile."""
+        """Every manifest, the oldest first, without those that are pruned meanwhile."""
         for number in sorted(self._listed()):  # Marks are read, too: what they replace might name objects.
             with contextlib.suppress(ManifestPruned):
                 yield self.read(number)

@@ -1,7 +1,7 @@
 """From one manifest to the next: updates under requirements.
 
 ``commit`` changes nothing that is there; it returns the manifest that would follow. Whether it does follow is decided
-by the storage, which lets only one writer put a number (``manifest_catalog``).
+by the storage, which lets only one writer put a number (``catalog``).
 """
 
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ Requirement = PreviousIs | ClusterIs | PartitionEndsAt
 
 
 def after(previous: Manifest, requirements: Sequence[Requirement]) -> list[Requirement]:
-    """The same requirements for another manifest before: one that says the same as the one that they were made for."""
+    """The same requirements on another manifest, which says the same as the one that they were made for."""
     return [PreviousIs(number=previous.number) if isinstance(each, PreviousIs) else each for each in requirements]
 
 
@@ -164,7 +164,7 @@ def _check(requirement: Requirement, previous: Manifest | None, run: Run) -> Non
 
 
 def require_cluster(previous: Manifest | None, cluster_id: str) -> None:
-    """Two clusters under one id would follow each other as if they were one."""
+    """Raise where the backup is another cluster's: two clusters under one id would be taken for one."""
     if previous is not None and previous.cluster_id != cluster_id:
         raise RequirementFailed(
             f"backup {previous.backup_id} is of cluster {previous.cluster_id} and this is cluster {cluster_id}: "
@@ -285,7 +285,7 @@ def _append(entry: PartitionEntry, update: AppendRange) -> PartitionEntry:
 
 
 def supersede(entry: PartitionEntry, from_offset: Offset, *, found_in_manifest: int) -> PartitionEntry:
-    """The entry as it stands when nothing from ``from_offset`` on is what the log has any more."""
+    """The entry after a truncation: the log no longer holds what was copied from ``from_offset`` on."""
     if from_offset >= entry.end_offset:
         return entry
     tail = SupersededTail(

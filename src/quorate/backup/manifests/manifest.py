@@ -86,7 +86,7 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def live_end_offset(self) -> Offset:
-        """Where batches must begin before, to count."""
+        """Only batches that begin before this offset count."""
         return self.end_offset if self.superseded_from_offset is None else self.superseded_from_offset
 
     @property
@@ -107,7 +107,7 @@ class SegmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def record_end_offset(self) -> Offset:
-        """Behind its last record that counts: a batch that begins before ``end_offset`` may reach beyond it."""
+        """The offset behind its last record that counts: its last batch may reach beyond ``end_offset``."""
         if self.superseded_from_offset is not None:
             return self.superseded_from_offset
         return Offset(max(self.end_offset, self.last_offset + 1))

@@ -63,7 +63,7 @@ def checkpoint_number(name: str) -> int | None:
 
 
 def pruned_range_name(numbers: range) -> str:
-    """What stands for the marks of all these numbers, once no run can be about that began before them."""
+    """The object that replaces the marks of all these numbers, once no run can be at work that began before them."""
     return f"{MANIFESTS}{numbers[0]:06d}-{numbers[-1]:06d}.pruned"
 
 
@@ -116,7 +116,7 @@ def partition_folder(topic: TopicName, topic_id: TopicId, partition: PartitionIn
 
 
 def topic_label(topic: TopicName) -> str:
-    """A part of a path that no other topic has, and that fits also where a suffix follows."""
+    """A part of a path that only this topic has, short enough to take a suffix."""
     if not is_safe_segment(topic):
         raise NameRefused(f"topic name {topic!r} cannot be used in an object's name")
     return f"{topic[:_LABEL_LENGTH]}~{hashlib.sha256(topic.encode()).hexdigest()[:_HASH_LENGTH]}"

@@ -119,6 +119,6 @@ def decode_packed(data: bytes, kind: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    """What somebody else has written, as a part of a sentence: it moves no cursor and begins no line."""
+    """Somebody else's text, made safe for a sentence: it moves no cursor and begins no line."""
     shown = printable(text)
     return shown if len(shown) <= _MAX_REASON_LENGTH else f"{shown[:_MAX_REASON_LENGTH]}…"

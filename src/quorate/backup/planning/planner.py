@@ -215,7 +215,7 @@ def _split(
 
 
 def divergence_offset(entry: PartitionEntry, snapshot: PartitionSnapshot) -> Offset | None:
-    """The first offset of which the copy no longer is what the log has (KIP-101, KIP-320); None where all of it is.
+    """The first offset at which copy and log diverge (KIP-101, KIP-320); None where they do not.
 
     A leader that gives no answer about epochs shows a truncation only by a log that became shorter. The high watermark
     of a leader that was just elected may lag for a moment, so it is asked only then.

@@ -74,7 +74,7 @@ def place(offset_range: OffsetRange, base_offset: Offset, last_offset: Offset) -
 def estimate_bytes(
     span: int, *, local_bytes: int | None, local_start: int, local_end: int, assumed_bytes_per_offset: int
 ) -> int:
-    """What so many offsets may hold: as much as those on the leader's disk, bytes spread evenly over offsets.
+    """How many bytes so many offsets may hold: the bytes on the leader's disk, spread evenly over its offsets.
 
     The assumption stands in where the leader does not tell, or has all of the log in tiered storage.
     """

@@ -79,7 +79,7 @@ def size_refusals(topic: SelectedTopic, surveys: Iterable[PartitionSurvey], max_
 
 
 def broker_defaults(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Topic configs as the broker configs of the target set them for topics that do not."""
+    """The topic configs that the target's broker configs give to topics that do not set them."""
     found = {_CLEANUP_POLICY: configs.get("log.cleanup.policy"), _RETENTION_BYTES: configs.get("log.retention.bytes")}
     for name, unit_ms in (("ms", 1), ("minutes", _MINUTE_MS), ("hours", 60 * _MINUTE_MS)):
         value = configs.get(f"log.retention.{name}")
@@ -124,7 +124,7 @@ def _warning(
 
 
 def _segments(plan: RestorePlan, topic: TargetTopic, manifest: Manifest) -> Sequence[SegmentEntry]:
-    """Those that the restore takes something of."""
+    """The segments from which the restore takes something."""
     entry = manifest.find(topic.source_topic_id, topic.source)
     wanted = {source.partition for target in topic.partitions for source in target.sources}
     start_ms = plan.start_ms

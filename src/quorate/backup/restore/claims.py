@@ -32,7 +32,7 @@ class ClaimLost(BackupError):
 
 
 def take_run_number(storage: ObjectStorage, restore_id: str) -> int:
-    """Above that of every run of the restore that began before."""
+    """A number above those of all runs of the restore that began before."""
     folder = f"{restore_id}/runs/"
     while True:
         number = _newest(storage, folder) + 1

@@ -1,4 +1,4 @@
-"""The settings of a restore, as ``restore.yaml`` has them. Pure: the text and the environment are handed in."""
+"""The settings of a restore, as ``restore.yaml`` has them. The text and the environment are handed in."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -65,7 +65,7 @@ class TopicIds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Happened(msgspec.Struct, frozen=True, kw_only=True):
-    """That the object is there says it."""
+    """It is there, and that is all it says."""
 
     what: str
 
@@ -103,7 +103,7 @@ class RestoreLedger:
 
     @staticmethod
     def id_after(latest: str | None, digest: str) -> str:
-        """For the restore that begins because ``latest`` is not to be gone on with.
+        """The id of the restore that begins because ``latest`` cannot be continued.
 
         Not the next one that is free when the plan is stored: another command may have taken that meanwhile, and both
         would write the same topics, each as a restore of its own.
@@ -111,7 +111,7 @@ class RestoreLedger:
         return f"{digest}-{1 if latest is None else _number(latest) + 1}"
 
     def put_plan(self, restore_id: str, plan: RestorePlan) -> RestorePlan:
-        """The plan that counts, which may be that of another command which was faster."""
+        """Store the plan; returns the one that counts, since another command may have been faster."""
         return self._put_once(f"{restore_id}/plan.json", plan, RestorePlan)
 
     def plan(self, restore_id: str) -> RestorePlan:
@@ -156,7 +156,7 @@ class RestoreLedger:
         return self._read(f"{restore_id}/abandoned.json", Happened) is not None
 
     def unfinished(self, ignored: Collection[str] = ()) -> dict[str, int]:
-        """The manifest of every restore that a later run may go on with; only the last one of each digest can.
+        """The manifest of every restore that a later run may continue: only the last one of each digest.
 
         Nothing is read of those that are to be ``ignored``: they may be damaged.
         """

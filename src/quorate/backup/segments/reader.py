@@ -1,4 +1,4 @@
-"""Reads a segment: all of its batches, or those from an offset or a time on. Pure; the bytes come from a source.
+"""Reads a segment: all of its batches, or those from an offset or a time on. The bytes come from a source.
 
 Whatever is wrong with the bytes, the reader says so with one ``DamagedSegment`` that names the object, the place in it
 and the fault. It gives out no batch of a frame that does not match its CRC.

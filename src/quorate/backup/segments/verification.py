@@ -1,4 +1,4 @@
-"""Checks a segment object against itself and against the manifest, by reading it. Pure; the bytes come from a source.
+"""Checks a segment object against itself and against the manifest, by reading it. The bytes come from a source.
 
 The quick check reads the object once and compares its size and SHA-256. The deep one also opens every frame, checks
 the CRC of every batch, counts again and compares with the footer and the manifest. Who wants the batches as well as the

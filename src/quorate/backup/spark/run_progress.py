@@ -1,4 +1,4 @@
-"""How far a job has come: which topics are done, how many bytes and records, how fast, how long yet."""
+"""How far a job has come: which topics are done, how many bytes and records, how fast, how much time is left."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -115,7 +115,7 @@ class NodeCondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ask_conditions(connection: Connection, node_id: NodeId) -> list[NodeCondition]:
-    """None where the node, as Apache Kafka's, does not know the call, or the asker has no right to it."""
+    """None where the node does not know the call, as Apache Kafka's do not, or the caller may not make it."""
     try:
         version = connection.versions.choose(DescribeLogDirsRequest)
     except UnsupportedApi:
@@ -157,7 +157,7 @@ class Brokers:
         self._cluster = cluster
 
     def registered(self) -> BrokerList:
-        """All that are registered; clusters that cannot tell of fenced ones name those at work only."""
+        """All registered brokers; a cluster that cannot report fenced ones names only those at work."""
         return self._cluster.retry("DescribeCluster", self._registered)
 
     def unregister(self, node_id: NodeId, *, even_with_replicas: bool) -> None:
@@ -166,7 +166,7 @@ class Brokers:
         self._unregister(node_id, request)
 
     def is_empty(self, node_id: NodeId) -> bool:
-        """Whether the broker holds no replica, by the word of the controller: any other broker may know less.
+        """Whether the broker holds no replica, as the controller knows it: any other broker may know less.
 
         Apache Kafka's does not understand the question, and never denies it.
         """
@@ -190,7 +190,7 @@ class Brokers:
         self._cluster.retry("UnregisterBroker", attempt)
 
     def wait_until_forgotten(self, node_id: NodeId, by: Iterable[RegisteredBroker], timeout_ms: int) -> list[NodeId]:
-        """Wait until these brokers list the node no more; returns those that still do. Who is silent lists nobody."""
+        """Wait until none of these brokers lists the node; returns those that still do. A silent one lists none."""
         listing = [broker for broker in by if not broker.is_fenced]
         deadline_ms = self._cluster.clock.now_ms() + timeout_ms
         while listing := [broker for broker in listing if self._is_listed(node_id, broker.address)]:
@@ -238,7 +238,7 @@ class Brokers:
 
 
 def ask_other_than(cluster: Cluster, node_id: NodeId, request: Request, response_type: type[R]) -> R:
-    """The answer of another broker: one that is being removed does not hear any more how that ends."""
+    """Ask another broker than this one: a broker that is being removed no longer learns how its removal ends."""
     others = [broker for broker in cluster.brokers().values() if broker.node_id != node_id]
     if not others:
         return cluster.ask_any(request, response_type)

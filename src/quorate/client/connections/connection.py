@@ -1,7 +1,7 @@
 """One connection to a broker, shared by threads: several requests in flight, answers in the order of the requests.
 
 There is no reader thread. Whoever waits for an answer reads: the first to wait reads frames for everybody until its own
-has come, then the next one takes over. A single user of a connection so pays for no thread switch at all. Who waits for
+has come, then the next one takes over. So a connection with a single user never pays for a thread switch. Who waits for
 the first of several answers polls their connections (``first_ready``, ``first_to_come``).
 
 A request that is not answered in time ends the connection, as its answer could otherwise be taken for another's.
@@ -168,7 +168,7 @@ class Connection:
     def wait(self, pending: PendingResponse[R], *, has_waited: bool = False) -> R:
         """The answer, decoded. Its records, if any, are views of memory that ``release`` gives back.
 
-        Who ``has_waited`` for the whole timeout elsewhere takes what is there, or nothing.
+        With ``has_waited`` the timeout has passed elsewhere: the answer is taken if it is there.
         """
         frame = self.wait_for_frame(pending, 0 if has_waited else pending.timeout_ms)
         try:
@@ -339,7 +339,7 @@ def first_ready(
 ) -> int | None:
     """The index of one whose answer has come or is coming in; None after the timeout.
 
-    Of one alone it says so at once: who waits for its answer waits no longer than the timeout.
+    A single one is named at once: waiting for its answer takes no longer than the timeout anyway.
     """
     return 0 if len(flights) == 1 else first_to_come(flights, clock, timeout_ms)
 

@@ -126,7 +126,7 @@ class ReadPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DivergingEpoch(msgspec.Struct, frozen=True):
-    """Where the log and what was read before part: the log was cut back since."""
+    """Where the log and what was read before diverge: the log was truncated since."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset

@@ -88,7 +88,7 @@ class BackupRuns:
         return run_report(plan, manifest, reports, leaders_followed=captured.leaders_followed, seconds=seconds)
 
     def _publish(self, manifest: Manifest, previous: Manifest | None, run: Run, merged: MergedRun) -> Manifest:
-        """What is committed. A compaction that was faster is followed: it says the same as its predecessor."""
+        """Publish; returns what was published. A compaction that was faster is followed: it says the same."""
         while True:
             try:
                 self._catalog.publish(manifest, merged.segments)
@@ -116,7 +116,7 @@ class BackupRuns:
         return KafkaClient(config)
 
     def _capture(self, continued: Manifest | None) -> "_Captured":
-        """Groups before the ends of the logs, so that none of them stands behind its end."""
+        """Groups are captured before the ends of the logs, so that no committed offset lies behind an end."""
         selection = self._config.source.topics
         groups: list[GroupEntry] | None = None
         failures: list[Failure] = []

@@ -35,7 +35,7 @@ _TIERED_CONFIG = "remote.storage.enable"
 def capture_cluster(
     client: KafkaClient, selection: TopicSelection, isolation: IsolationLevel, previous: Manifest | None
 ) -> ClusterSnapshot:
-    """``previous`` is the manifest to continue, for what has become of the leader epochs in it."""
+    """``previous`` is the manifest to continue: the cluster is asked what has become of its leader epochs."""
     metadata = client.cluster.metadata()
     selected = [
         topic for topic in metadata.topics.values() if selection.selects(topic.name, is_internal=topic.is_internal)
@@ -221,7 +221,7 @@ class AsksForEpochs(Protocol):
 
 
 def truncated_meanwhile(asked: AsksForEpochs, plan: Plan) -> list[Failure]:
-    """The partitions that were copied from two histories. The next run finds where they part, and copies the rest."""
+    """Partitions that were copied from two histories. The next run finds where they diverge, and copies the rest."""
     copied = copied_in_parts(plan)
     ends = asked.try_epoch_ends({name: each.captured_leader_epoch for name, each in copied.items()})
     return [

@@ -108,7 +108,7 @@ class CopyTask:
 def _copy_together(
     client: KafkaClient, copiers: list[RangeCopier], isolation: IsolationLevel, limit: RateLimit, report: Report
 ) -> None:
-    """Until each has its result. One that met a gap is asked for again, behind it."""
+    """Fetch until every copier has its result. A range that met a gap is fetched again from behind it."""
     unfinished = copiers
     while unfinished:
         by_partition = {copier.name: copier for copier in unfinished}
@@ -133,7 +133,7 @@ def _copy_together(
 def _pass_over_broken_batch(client: KafkaClient, copier: RangeCopier, isolation: IsolationLevel) -> None:
     """Go on batch by batch up to the broken one, and find where the log can be read again.
 
-    Where all is well at the second look, the bytes were damaged on their way, and nothing is missing.
+    Where the second look finds nothing wrong, the bytes were damaged on their way, and nothing is missing.
     """
     careful = partial(_fetch_single_batches, client, isolation)
     try:

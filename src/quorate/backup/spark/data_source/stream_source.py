@@ -2,7 +2,7 @@
 
 Spark's checkpoint is the only memory: every question is answered from the position that it hands in and from what the
 cluster says now. A position names each topic's id and each partition's leader epoch beside its offset: an offset alone
-does not tell that a topic was deleted and created again, or that a log was cut back and written anew.
+does not tell that a topic was deleted and created again, or that a log was truncated and written anew.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -113,7 +113,7 @@ class RestoreTarget:
         return topic_ids
 
     def default_configs(self) -> dict[str, str]:
-        """What holds for a restored topic where its configs say nothing. Its own from before are gone then."""
+        """The configs of a restored topic where its own say nothing. What it had before is gone then."""
         brokers = [ConfigResource(ResourceType.BROKER, str(each)) for each in self._client.cluster.metadata().brokers]
         described = self._client.configs.describe(brokers[:1])
         return broker_defaults({key: entry.value for entries in described.values() for key, entry in entries.items()})
@@ -131,7 +131,7 @@ class RestoreTarget:
         self._client.configs.alter_topic(topic.name, values=change.values, delete=change.delete)
 
     def unwritten(self, topics: Iterable[TargetTopic]) -> list[str]:
-        """What is not as the plan says, after everything was written."""
+        """Which partitions do not end where the plan says, after everything was written."""
         expected = {
             TopicPartition(topic.name, PartitionIndex(each.partition)): each.log_end_offset
             for topic in topics

@@ -33,7 +33,7 @@ Report = Callable[[int, int], None]
 
 
 def ignore(size_bytes: int, record_count: int) -> None:
-    """For whoever does not want to know."""
+    """Reports to nobody."""
 
 
 class TaskAdvance(NamedTuple):

@@ -30,9 +30,9 @@ def pack_by_bytes(items: Iterable[Item], size_of: Callable[[Item], int]) -> list
 def group_into_lanes(
     packs: Sequence[list[Item]], size_of: Callable[[Item], int], *, slots: int
 ) -> list[list[list[Item]]]:
-    """Tasks of several packs each, which are worked on at the same time: as many tasks for every slot.
+    """Tasks of several packs each, which one task works on at the same time; every slot gets as many tasks.
 
-    No slot stays empty for that, and the largest packs are spread over the tasks.
+    No slot stays empty, and the largest packs are spread over the tasks.
     """
     if not packs:
         return []

@@ -57,7 +57,7 @@ class Maintenance:
         return self.run(watcher, now_ms=now_ms)
 
     def run(self, watcher: PruneWatcher, *, now_ms: int) -> Maintained:
-        """Compaction first: what it writes is what is kept of an hour."""
+        """Compaction comes first, so that what is kept of an hour is compacted."""
         merged, pruned, deleted = 0, 0, 0
         try:
             merged = self._compact()
