@@ -151,19 +151,7 @@ class _Recovery:
                 segment.transaction_index.replace()
         log_start = max(self._log_start, segments.first.base_offset)
         epochs = self._epochs(log_start)
-        durability = LogDurability(
-            self._disk,
-            self._directory,
-            recovery_point=self._settle(epochs),
-            synced_end_offset=self._log_end,
-            is_new=self._is_new,
-        )
-        if self._is_new and PARTITION_METADATA in self._names:
-            # A process that was killed may have written it and not made it durable.
-            durability.note_written(f"{self._directory}/{PARTITION_METADATA}")
-        if epochs.entries() != self._epochs_in_file:
-            # Epochs that the scan has found must be in the file before the recovery point passes them.
-            durability.note_epochs(epochs.entries())
+        durability = self._durability(epochs)
         state = log_type(
             disk=self._disk,
             directory=self._directory,
@@ -182,6 +170,22 @@ class _Recovery:
                 segment.is_checked = segment.indexes_are_checked = True
             segment.release()  # A node opens thousands of logs and uses few of them at once.
         return state
+
+    def _durability(self, epochs: LeaderEpochCache) -> LogDurability:
+        durability = LogDurability(
+            self._disk,
+            self._directory,
+            recovery_point=self._settle(epochs),
+            synced_end_offset=self._log_end,
+            is_new=self._is_new,
+        )
+        if self._is_new and PARTITION_METADATA in self._names:
+            # A process that was killed may have written it and not made it durable.
+            durability.note_written(f"{self._directory}/{PARTITION_METADATA}")
+        if epochs.entries() != self._epochs_in_file:
+            # Epochs that the scan has found must be in the file before the recovery point passes them.
+            durability.note_epochs(epochs.entries())
+        return durability
 
     def _producers(self, segments: Segments) -> tuple[ProducerStates, bool]:
         """The producers of the log, and whether they are complete: no damaged batch was needed."""

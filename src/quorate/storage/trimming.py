@@ -31,40 +31,19 @@ def truncate_to(state: LogState, offset: Offset) -> None:
         truncate_fully_and_start_at(state, offset)
         return
     segment = state.segments.holding(offset)
-    if segment.is_created:
-        require_checked(segment)
-        for damaged in segment.damage:
-            raise DamagedRecords(segment, damaged)  # Nothing tells where it would have to be cut.
+    _require_undamaged(segment)
     position, end = _cut_at(segment, offset)
     if end < state.log_start_offset:
         # One batch holds the start of the log and the offset: without it the log is empty.
         truncate_fully_and_start_at(state, state.log_start_offset)
         return
-    later = state.segments.based_above(segment.base_offset)
     state.truncations += 1
-    state.log_end_offset = end
-    if later:
-        state.segments.replace([segment, *later], [segment])
-    state.durability.lower(end)
-    remove_snapshots(state.disk, state.directory, above=end)
-    if segment.summed_up_bytes == INDEXES_CHANGED or position < segment.summed_up_bytes:
-        segment.drop_checksums()
-    _remove(state, later)
-    if segment.is_created:
-        segment.cut(position)
-        segment.forget_from(end)
-        segment.transaction_index.truncate_to(end)
+    _remove_from(state, segment, position, end)
     state.recent.forget(end)
     _forget_cleaning(state, end)
     if state.epoch_cache.truncate_from_end(end):
         state.durability.note_epochs(state.epoch_cache.entries())
-    state.durability.store_snapshots()
-    producers, is_complete = rebuild_from_what_is_sound(
-        state.disk, state.directory, state.segments, end, snapshot_up_to=end
-    )
-    producers.open_transactions.adopt_ended(state.producers.open_transactions, end)
-    state.producers = producers
-    state.producers_are_complete = state.producers_are_complete and is_complete
+    _rebuild_producers(state, end)
 
 
 @changes_log
@@ -86,12 +65,46 @@ def truncate_fully_and_start_at(state: LogState, offset: Offset) -> None:
     state.producers = ProducerStates()
 
 
+def _require_undamaged(segment: Segment) -> None:
+    if segment.is_created:
+        require_checked(segment)
+        for damaged in segment.damage:
+            raise DamagedRecords(segment, damaged)  # Nothing tells where it would have to be cut.
+
+
 def _cut_at(segment: Segment, offset: Offset) -> tuple[int, Offset]:
     """The end of the segment without the batches at or above ``offset``, and that of the log."""
     for position, header in segment.headers_from(segment.offset_index.position_for(offset)):
         if header.last_offset >= offset:
             return position, min(offset, header.base_offset)
     return segment.size_bytes, offset
+
+
+def _remove_from(state: LogState, segment: Segment, position: int, end: Offset) -> None:
+    """Remove the batches from the position on, and later segments, so that the log ends at ``end``."""
+    later = state.segments.based_above(segment.base_offset)
+    state.log_end_offset = end
+    if later:
+        state.segments.replace([segment, *later], [segment])
+    state.durability.lower(end)
+    remove_snapshots(state.disk, state.directory, above=end)
+    if segment.summed_up_bytes == INDEXES_CHANGED or position < segment.summed_up_bytes:
+        segment.drop_checksums()
+    _remove(state, later)
+    if segment.is_created:
+        segment.cut(position)
+        segment.forget_from(end)
+        segment.transaction_index.truncate_to(end)
+
+
+def _rebuild_producers(state: LogState, end: Offset) -> None:
+    state.durability.store_snapshots()
+    producers, is_complete = rebuild_from_what_is_sound(
+        state.disk, state.directory, state.segments, end, snapshot_up_to=end
+    )
+    producers.open_transactions.adopt_ended(state.producers.open_transactions, end)
+    state.producers = producers
+    state.producers_are_complete = state.producers_are_complete and is_complete
 
 
 def _forget_cleaning(state: LogState, end: Offset) -> None:
