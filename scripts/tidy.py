@@ -11,6 +11,7 @@ GENERATED = ROOT / "src/quorate/protocol/messages"
 MAX_LINES = 500
 MAX_FUNCTION_LINES = 60
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError")
+TASKS = "src/quorate/kernel/tasks.py"
 SLEEPLESS = ("tests/unit", "tests/simulation")
 BANNED_NAMES = {"utils", "helpers", "manager", "common", "misc"}
 
@@ -45,11 +46,23 @@ def check(path: Path) -> Iterator[str]:
             yield f"{name}:{number}: unfinished work"
         if name.startswith(SLEEPLESS) and re.search(r"\btime\.sleep\(|asyncio\.sleep\((?!0\))", line):
             yield f"{name}:{number}: a sleep in a test that owns its time"
+    if name.startswith("src/") and name != TASKS:
+        yield from (f"{name}:{line}: a task that can fail unseen; {TASKS} starts them" for line in bare_tasks(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
                 yield f"{name}:{node.lineno}: {node.name} has {length} lines; split it"
+
+
+def bare_tasks(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(attr="create_task" | "ensure_future", lineno=line)
+                | ast.Name(id="create_task" | "ensure_future", lineno=line)
+            ):
+                yield line
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.bus import PeerBus
-from quorate.transport.peers.channels import Sender
+from quorate.transport.peers.channels import PeerAnswer, Sender
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import PeerProtocolError
 from quorate.transport.peers.frames import Channel, FrameKind, encode_frame
@@ -37,6 +37,8 @@ class Node:
         self.unanswered: list[asyncio.Future[bytes]] = []
         #: Who has asked for something, and whether it was known.
         self.asked_by: list[tuple[int, bool]] = []
+        #: What it is told of its links is more than it can take.
+        self.fails_when_told = False
         #: Nodes that the cluster's metadata does not have.
         self.strangers: set[int] = set()
         self._changed = asyncio.Event()
@@ -79,7 +81,7 @@ class Node:
     def knows(self, node_id: NodeId) -> bool:
         return node_id not in self.strangers
 
-    def request_received(self, sender: Sender, payload: bytes) -> bytes | Awaitable[bytes]:
+    def request_received(self, sender: Sender, payload: bytes) -> PeerAnswer:
         self.asked_by.append(sender)
         if payload == b"insane":
             raise PeerProtocolError("no sound node asks for this")
@@ -108,6 +110,9 @@ class Node:
 
     def _told(self, *event: object) -> None:
         self.events.append(event)
+        if self.fails_when_told:
+            asyncio.get_running_loop().call_soon(self._changed.set)
+            raise RuntimeError(f"told: {event}")
         self._changed.set()
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.bus import PeerBus
-from quorate.transport.peers.channels import Sender
+from quorate.transport.peers.channels import PeerAnswer, Sender
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from tests.integration.peer_nodes import ASK, SAY
 
@@ -24,7 +23,7 @@ class Answering:
     def knows(self, node_id: NodeId) -> bool:
         return True
 
-    def request_received(self, sender: Sender, payload: bytes) -> bytes | Awaitable[bytes]:
+    def request_received(self, sender: Sender, payload: bytes) -> PeerAnswer:
         return asyncio.get_running_loop().create_future() if payload.startswith(b"hang") else payload
 
 

@@ -204,6 +204,20 @@ def test_death_is_seen_at_a_host_name_with_several_addresses() -> None:
     run(scenario())
 
 
+def test_a_link_whose_watcher_fails_is_reported_by_name() -> None:
+    async def scenario() -> None:
+        a, b = Node(A), Node(B)
+        reported: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        async with running(a, b):
+            a.fails_when_told = True
+            await b.peers.stop()
+            await a.until(lambda: bool(reported), "the report")
+        assert reported[0]["message"] == f"link to peer {B} failed"
+
+    run(scenario())
+
+
 def test_reset_is_not_a_death() -> None:
     async def scenario() -> None:
         a = Node(A)

@@ -26,6 +26,7 @@ from quorate.broker.large_requests import (
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode
+from quorate.kernel.tasks import awaited_task
 from quorate.protocol.apis import ApiKey, find_api
 from quorate.protocol.errors import ProtocolError, TooManyElements
 from quorate.protocol.frames import (
@@ -132,7 +133,7 @@ class Dispatcher:
         return self._later(api, self._finish(api, header, result))
 
     def _later(self, api: Api, reply: Coroutine[Any, Any, Reply | None]) -> "asyncio.Future[Reply | None]":
-        future = asyncio.ensure_future(reply)
+        future = awaited_task(self._services.loop, reply)
         if not api.is_hot:
             self._connection.expect_bulky(future)
         return future

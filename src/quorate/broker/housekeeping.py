@@ -14,6 +14,7 @@ import msgspec
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ports import Clock, Disk
 from quorate.kernel.settings import Durability
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.replication.group_commit import GroupCommit
 from quorate.replication.integrity.sound_reads import when_sound
 from quorate.replication.partition import Partition
@@ -53,6 +54,7 @@ class Housekeeping:
         self._clock = clock
         self._group_commit = group_commit
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks = TaskScope(loop, logged_failures(logger, "cleaning"))
         self._cleaning: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -102,7 +104,7 @@ class Housekeeping:
 
     def _start_cleaning(self) -> None:
         if self._cleaning is None or self._cleaning.done():
-            self._cleaning = self._loop.create_task(self._clean_all())
+            self._cleaning = self._tasks.spawn(self._clean_all())
 
     async def _clean_all(self) -> None:
         for partition in list(self._partitions):

@@ -16,6 +16,7 @@ from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
 from quorate.broker.services import Services
 from quorate.kernel.ports import Buffer
+from quorate.kernel.tasks import awaited_task
 from quorate.kernel.turns import Turns
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
@@ -67,7 +68,7 @@ class LargeRequests:
         if self._waiting_bytes and self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
             raise ProtocolError("too many large requests wait to be read")
         size_bytes = len(frame)
-        decoding = self._loop.create_task(self._decode(api, header, bytearray(frame) if api.is_hot else bytes(frame)))
+        decoding = awaited_task(self._loop, self._decode(api, header, bytearray(frame) if api.is_hot else bytes(frame)))
         self._waiting_bytes += size_bytes
         decoding.add_done_callback(lambda done: self._decoded(done, size_bytes))
         return decoding
@@ -94,7 +95,7 @@ class LargeRequests:
         self, services: Services, api: Api, parts: Parts, context: RequestContext, request: Request
     ) -> Awaitable[Response]:
         self.to_answer += 1
-        answering = self._loop.create_task(self._answer(services, api, parts, context, request))
+        answering = awaited_task(self._loop, self._answer(services, api, parts, context, request))
         answering.add_done_callback(self._note_answered)
         return answering
 

@@ -6,12 +6,14 @@ it is made on never changes.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 
 import msgspec
 
 from quorate.kernel.ids import Offset, QuorumLeader, Term
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.metadata.core.commands import Command
 from quorate.metadata.core.controller import Controller, cost_of
 from quorate.metadata.core.decisions import Outcomes
@@ -19,6 +21,8 @@ from quorate.metadata.core.records import AnyRecord
 from quorate.metadata.store import MetadataStore
 from quorate.quorum.entry_payload import encode_records
 from quorate.quorum.errors import NotQuorumLeader
+
+logger = logging.getLogger(__name__)
 
 #: Decided on the loop at most, some milliseconds.
 DECIDED_AT_ONCE = 300
@@ -56,7 +60,8 @@ class ActiveController:
         self._confirm = confirm
         self._loop = loop
         self._queue: list[_Submission] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._tasks = TaskScope(loop, logged_failures(logger, "controller"))
+        self._is_working = False
         self._resigned = False
 
     async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Submitted:
@@ -65,8 +70,9 @@ class ActiveController:
             raise NotQuorumLeader("leadership is over", None)
         submission = _Submission(commands, validate_only, self._loop.create_future())
         self._queue.append(submission)
-        if self._worker is None:
-            self._worker = self._loop.create_task(self._work())
+        if not self._is_working:
+            self._is_working = True
+            self._tasks.spawn(self._work())
         return await submission.done
 
     def resign(self) -> None:
@@ -85,7 +91,7 @@ class ActiveController:
                         if not submission.done.done():
                             submission.done.set_exception(error)
         finally:
-            self._worker = None
+            self._is_working = False
 
     async def _carry_out(self, batch: Sequence[_Submission]) -> None:
         """Decide everything, have it agreed on, then answer.

@@ -14,6 +14,7 @@ import msgspec
 
 from quorate.kernel.errors import KafkaError
 from quorate.kernel.ids import NodeId, QuorumLeader
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.metadata.core.commands import (
     AlterPartitionReassignments,
     Command,
@@ -51,7 +52,8 @@ class AutomaticBalance:
         self._own_leadership = own_leadership
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
-        self._work: asyncio.Task[None] | None = None
+        self._tasks = TaskScope(loop, logged_failures(logger, "automatic balance"))
+        self._is_balancing = False
         self._stopped = False
         #: Brokers that have had replicas. One that has none any more was emptied, and is not to be filled again.
         self._were_filled: set[NodeId] = set()
@@ -63,8 +65,7 @@ class AutomaticBalance:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._work is not None:
-            self._work.cancel()
+        self._tasks.cancel_all()
 
     def look_soon(self) -> None:
         """After a while, so that a burst of changes makes one look."""
@@ -80,8 +81,9 @@ class AutomaticBalance:
     def _look(self) -> None:
         self._timer = None
         leadership = self._own_leadership()
-        if leadership is not None and self._work is None:
-            self._work = self._loop.create_task(self._balance(leadership))
+        if leadership is not None and not self._is_balancing:
+            self._is_balancing = True
+            self._tasks.spawn(self._balance(leadership))
 
     async def _balance(self, leadership: QuorumLeader) -> None:
         try:
@@ -90,7 +92,7 @@ class AutomaticBalance:
                 if isinstance(outcome, KafkaError):
                     logger.info("balance not changed command=%s error=%s", type(command).__name__, outcome)
         finally:
-            self._work = None
+            self._is_balancing = False
 
     def _due(self, image: MetadataImage, leadership: QuorumLeader) -> list[Command]:
         due: list[Command] = []

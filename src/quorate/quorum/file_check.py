@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from quorate.kernel.ids import NodeId
+from quorate.kernel.tasks import FailureHandler, TaskScope
 from quorate.quorum.core.entries import Entry
 from quorate.quorum.core.finding import Finding
 from quorate.quorum.damage_report import tell_findings
@@ -15,20 +16,23 @@ _INTERVAL_S = 60.0
 
 class FileCheck:
     def __init__(
-        self, node_id: NodeId, driver: RaftDriver, storage: RaftStorage, loop: asyncio.AbstractEventLoop
+        self,
+        node_id: NodeId,
+        driver: RaftDriver,
+        storage: RaftStorage,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: FailureHandler,
     ) -> None:
         self._node_id = node_id
         self._driver = driver
         self._storage = storage
-        self._loop = loop
-        self._work: asyncio.Task[None] | None = None
+        self._tasks = TaskScope(loop, on_failure)
 
     def start(self) -> None:
-        self._work = self._loop.create_task(self._check_again_and_again())
+        self._tasks.spawn(self._check_again_and_again())
 
     def stop(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
+        self._tasks.cancel_all()
 
     async def check_now(self) -> list[Finding]:
         """Read all files once, one after the other between the writes of the quorum, which never wait for long."""

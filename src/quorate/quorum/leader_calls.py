@@ -6,12 +6,14 @@ that can be reached: those that do not lead say who does.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NodeId, QuorumLeader
+from quorate.kernel.tasks import Notifier, Superseded, unless_superseded
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
 from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
 from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
@@ -64,19 +66,17 @@ class LeaderCalls:
         self._known_leader = known_leader
         self._answer = answer
         self._on_referral = on_referral
-        self._leader_changed: asyncio.Future[None] = loop.create_future()
+        self._leader_changes = Notifier(loop)
 
     def leader_changed(self) -> None:
         """Wake those who wait for a leader."""
-        waiting, self._leader_changed = self._leader_changed, self._loop.create_future()
-        if not waiting.done():
-            waiting.set_result(None)
+        self._leader_changes.notify()
 
     async def wait_for_leader(self, timeout_ms: float) -> None:
         """Return when somebody is known to lead, or at the deadline."""
         deadline = self._loop.time() + timeout_ms / 1000
         while self._known_leader() is None and (left_s := deadline - self._loop.time()) > 0:
-            await asyncio.wait([self._leader_changed], timeout=left_s)
+            await asyncio.wait([self._leader_changes.next_change], timeout=left_s)
 
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]:
         """The leader's answer, and whether an earlier attempt may have had an effect already.
@@ -87,15 +87,17 @@ class LeaderCalls:
         may_be_done = False
         hint: QuorumLeader | None = None
         while (left_ms := (deadline - self._loop.time()) * 1000) > 0:
-            leader_changed = self._leader_changed
+            leader_changed = self._leader_changes.next_change
             believed = self._believed_leader(hint)
             target = self._any_reachable() if believed is None else believed.node_id
             hint = None
             if target is not None:
                 attempt = self._attempt(target, request, min(left_ms, _ATTEMPT_TIMEOUT_MS))
                 try:
-                    answer = await self._while_none_is_newer(attempt, target, believed)
-                except OutcomeUnknown:
+                    answer = await unless_superseded(
+                        self._loop, attempt, self._leader_changes, partial(self._is_superseded, target, believed)
+                    )
+                except (OutcomeUnknown, Superseded):
                     may_be_done = True
                 else:
                     if not isinstance(answer, Redirect):
@@ -115,24 +117,8 @@ class LeaderCalls:
         reachable = [node for node in self._known_nodes() if self._peers.is_connected(node)]
         return self._random.choice(reachable) if reachable else None
 
-    async def _while_none_is_newer(
-        self, asking: Coroutine[Any, Any, LeaderAnswer], target: NodeId, believed: QuorumLeader | None
-    ) -> LeaderAnswer:
-        """Do not wait for a node that is cut off once another is known to lead, in a later term than it was said to."""
-        attempt = self._loop.create_task(asking)
-        try:
-            while not attempt.done():
-                news: list[asyncio.Future[Any]] = [attempt, self._leader_changed]
-                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
-                if not attempt.done() and self._is_superseded(target, believed):
-                    raise OutcomeUnknown("another node leads")
-            return attempt.result()
-        finally:
-            attempt.cancel()
-            # Who asked may have been cancelled in the very turn in which the attempt failed.
-            attempt.add_done_callback(_pass_over)
-
     def _is_superseded(self, target: NodeId, believed: QuorumLeader | None) -> bool:
+        """Do not wait for a node that is cut off once another is known to lead, in a later term than it was said to."""
         known = self._known_leader()
         return known is not None and known.node_id != target and (believed is None or known.term > believed.term)
 
@@ -155,9 +141,3 @@ class LeaderCalls:
         """Wait for news of the leader, but not for long: it may have come back without a change."""
         pause = self._random.uniform(_PAUSE_MIN_MS, _PAUSE_MAX_MS) / 1000
         await asyncio.wait([leader_changed], timeout=max(0.0, min(pause, deadline - self._loop.time())))
-
-
-def _pass_over(attempt: "asyncio.Task[LeaderAnswer]") -> None:
-    """Nobody waits for it any more."""
-    if not attempt.cancelled():
-        attempt.exception()

@@ -5,14 +5,15 @@ All of it starts when this node has won the quorum and applied everything agreed
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId, QuorumLeader
+from quorate.kernel.tasks import TaskScope, logged_failures, monotonic_ms
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands, encode_outcomes
 from quorate.metadata.core.controller import Controller
@@ -78,7 +79,7 @@ class Leadership:
         self._sessions = BrokerSessions(session_timeout_ms)
         self._active: ActiveController | None = None
         self._timer: Alarm | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope(loop, logged_failures(logger, "decision of the controller"))
         self._upkeep = MembershipUpkeep(driver, lambda: store.image, lambda: self._active is not None, loop)
         store.subscribe(self._metadata_changed)
 
@@ -107,7 +108,7 @@ class Leadership:
         )
         image = self._store.image
         if not image.cluster_id:
-            self._run(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
+            self._tasks.spawn(self._submit(c.FormCluster(cluster_id=self._cluster_id)))
         self._sessions.begin(image.brokers, self._now_ms())
         if predecessor is not None and predecessor.node_id in image.brokers:
             self._sessions.heard(predecessor.node_id, predecessor.last_heard_ms)
@@ -130,13 +131,12 @@ class Leadership:
     def stop(self) -> None:
         self.end()
         self._upkeep.stop()
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._tasks.cancel_all()
 
     def broker_died(self, node_id: NodeId) -> None:
         """The broker's process has ended: no need to wait for its session to end too."""
         if self._active is not None and node_id != self._node_id:
-            self._run(self._fence(node_id, "its process died"))
+            self._tasks.spawn(self._fence(node_id, "its process died"))
 
     async def answer(self, request: q.LeaderRequest) -> q.LeaderAnswer:
         """Raises ``NotQuorumLeader`` where nothing was done."""
@@ -252,17 +252,12 @@ class Leadership:
         self._timer = None
         for node_id in self._sessions.expired(self._now_ms()):
             self._sessions.ended(node_id)
-            self._run(self._fence(node_id, "its session ended"))
+            self._tasks.spawn(self._fence(node_id, "its session ended"))
         self._watch_sessions()
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
         if delta.changed_brokers:
             self._upkeep.look()
 
     def _now_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return monotonic_ms(self._loop)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from quorate.kernel.ids import NodeId
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.metadata.core.image import Broker, MetadataImage
 from quorate.quorum.core.membership import (
     AddLearner,
@@ -39,17 +40,17 @@ class MembershipUpkeep:
         self._driver = driver
         self._image = image
         self._is_leading = is_leading
-        self._loop = loop
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = TaskScope(loop, logged_failures(logger, "upkeep of the membership"))
+        self._is_catching_up = False
 
     def look(self) -> None:
         """Brokers have changed, or this node has begun to lead."""
-        if self._task is None and self._is_leading():
-            self._task = self._loop.create_task(self._catch_up())
+        if not self._is_catching_up and self._is_leading():
+            self._is_catching_up = True
+            self._tasks.spawn(self._catch_up())
 
     def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._tasks.cancel_all()
 
     async def _catch_up(self) -> None:
         try:
@@ -59,7 +60,7 @@ class MembershipUpkeep:
                     return
                 await self._carry_out(change)
         finally:
-            self._task = None
+            self._is_catching_up = False
 
     async def _carry_out(self, change: MembershipChange) -> None:
         try:

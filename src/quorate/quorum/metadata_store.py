@@ -15,6 +15,7 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset, TopicId, TopicName
+from quorate.kernel.tasks import awaited_task
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
 from quorate.metadata.core.decisions import Answer, CarriedOut, Outcomes
@@ -141,11 +142,11 @@ class QuorumMetadataStore(MetadataStore):
     def apply(self, snapshot: Snapshot | None, entries: Sequence[Entry]) -> "asyncio.Future[None] | None":
         """In turns of the loop that stay short: what a snapshot or a long entry makes of the image, a worker makes."""
         if snapshot is not None:
-            return self._loop.create_task(self._apply_in_turns(snapshot, entries))
+            return awaited_task(self._loop, self._apply_in_turns(snapshot, entries))
         for number, entry in enumerate(entries):
             after = self._after_short(entry)
             if after is None:
-                return self._loop.create_task(self._apply_in_turns(None, entries[number:]))
+                return awaited_task(self._loop, self._apply_in_turns(None, entries[number:]))
             self._show(*after)
         return None
 

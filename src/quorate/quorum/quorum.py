@@ -17,6 +17,7 @@ from quorate.kernel.address import Address, parse_address
 from quorate.kernel.conditions import Conditions
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, QuorumLeader
 from quorate.kernel.ports import Clock
+from quorate.kernel.tasks import monotonic_ms
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig
@@ -103,7 +104,7 @@ class Quorum:
         self.balance = AutomaticBalance(balance, metadata, lambda: self._leadership.current, loop)
         self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
         self.driver = self._restore(storage)
-        self._file_check = FileCheck(config.node_id, self.driver, storage, loop)
+        self._file_check = FileCheck(config.node_id, self.driver, storage, loop, environment.on_failure)
         self._leadership = Leadership(
             config.node_id,
             cluster_id,
@@ -239,7 +240,7 @@ class Quorum:
             node_id=self._id,
             config=RaftConfig(),
             jitter=self._environment.random.random,
-            now_ms=round(self._environment.loop.time() * 1000),
+            now_ms=monotonic_ms(self._environment.loop),
             bootstrap=self._bootstrap(),
             hard_state=restored.hard_state,
             snapshot=restored.snapshot,
@@ -291,7 +292,7 @@ class Quorum:
         else:
             is_meant = predecessor is not None and sender == predecessor.node_id
         if is_meant:
-            self._predecessor = Predecessor(sender, round(self._environment.loop.time() * 1000))
+            self._predecessor = Predecessor(sender, monotonic_ms(self._environment.loop))
 
     def _is_live(self, node_id: NodeId) -> bool:
         return self.metadata.image.is_live(node_id)

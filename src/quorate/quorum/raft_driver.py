@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar, assert_never
 
 from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
 from quorate.kernel.ports import Clock
+from quorate.kernel.tasks import monotonic_ms
 from quorate.quorum.alarm import Alarm
 from quorate.quorum.core import events as e
 from quorate.quorum.core import outcomes as o
@@ -405,7 +406,7 @@ class RaftDriver:
         self._on_failure(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
     def _now_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return monotonic_ms(self._loop)
 
 
 def _has_writes(ready: Ready) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId
+from quorate.kernel.tasks import TaskScope
 from quorate.metadata.core.commands import RegisterBroker
 from quorate.quorum.core.leader_requests import Heartbeat, HeartbeatAnswer
 from quorate.quorum.leader_calls import NoQuorum
@@ -49,10 +50,11 @@ class BrokerRegistration:
         self._leader = leader
         self._loop = loop
         self._on_failure = on_failure
+        #: Without heartbeats the broker is fenced for good, so that their failure is the node's.
+        self._heartbeats = TaskScope(loop, on_failure)
         self._has_room = True
         #: Set when there is something to tell before the next heartbeat is due.
         self._news = asyncio.Event()
-        self._heartbeats: asyncio.Task[None] | None = None
         self.broker_epoch = BrokerEpoch(-1)
 
     async def register(self) -> None:
@@ -86,7 +88,7 @@ class BrokerRegistration:
                 raise error
             if not self._store.image.is_live(self._config.node_id):
                 await asyncio.sleep(_SOON_S)
-        self._heartbeats = self._loop.create_task(self._keep_beating())
+        self._heartbeats.spawn(self._keep_beating())
 
     def tell_room(self, *, has_room: bool) -> None:
         """Whether the disk takes records, as every heartbeat says from now on. A change is told at once."""
@@ -96,7 +98,7 @@ class BrokerRegistration:
 
     async def leave(self, grace_ms: int) -> None:
         """Have others take over what this broker leads, for as long as that may take and there is anybody to do it."""
-        self._stop_beating()
+        self._heartbeats.cancel_all()
         deadline = self._loop.time() + grace_ms / 1000
         while (left_s := deadline - self._loop.time()) > 0 and self._has_successor():
             answer = await self._beat(wants_to_stop=True, timeout_ms=min(left_s * 1000, _LEAVING_TIMEOUT_MS))
@@ -110,23 +112,13 @@ class BrokerRegistration:
         return any(broker.is_active and broker.node_id != self._config.node_id for broker in brokers)
 
     def stop(self) -> None:
-        self._stop_beating()
-
-    def _stop_beating(self) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            self._heartbeats = None
+        self._heartbeats.cancel_all()
 
     async def _keep_beating(self) -> None:
         interval_s = self._config.heartbeat_interval_ms / 1000
         while True:
             started = self._loop.time()
-            try:
-                answer = await self._beat()
-            except Exception as error:
-                # Without heartbeats the broker is fenced for good, and nobody would know why.
-                self._on_failure(error)
-                return
+            answer = await self._beat()
             if answer is not None and (dismissal := self._dismissal(answer)) is not None:
                 self._on_failure(dismissal)
                 return

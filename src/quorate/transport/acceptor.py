@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.transport.connection import ServerConnection
 from quorate.transport.connection_quotas import RESERVED, Admission, ConnectionQuotas, RefusedConnections
 
@@ -49,7 +50,7 @@ class Acceptor:
         #: Of clients on this machine beyond the limits, the latest last.
         self._reserved: OrderedDict[ServerConnection, None] = OrderedDict()
         self._waiting: deque[_Accepted] = deque()
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening = TaskScope(loop, logged_failures(logger, "opening of an accepted connection"))
         self._look: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
 
@@ -129,9 +130,7 @@ class Acceptor:
         self._admitted[connection] = accepted.address
         if is_reserved:
             self._reserved[connection] = None
-        opening = self._loop.create_task(self._open(connection, accepted.socket))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        self._opening.spawn(self._open(connection, accepted.socket))
 
     async def _open(self, connection: ServerConnection, accepted: socket.socket) -> None:
         try:

@@ -24,6 +24,7 @@ from quorate.broker.produce.sequence_gaps import not_confirmed
 from quorate.broker.produce.transaction import TransactionOfRequest, with_own_records
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
+from quorate.kernel.tasks import awaited_task
 from quorate.protocol.messages.produce import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -106,7 +107,7 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
             await gate.finish()
         answer = _answer(services, context, kept, gate)
         # Who comes next need not wait until this is committed.
-        return services.loop.create_task(answer) if isinstance(answer, Coroutine) else answer
+        return awaited_task(services.loop, answer) if isinstance(answer, Coroutine) else answer
 
     return _respond_after(services.producer_turns.run(transaction.producer_id, verify_and_write))
 

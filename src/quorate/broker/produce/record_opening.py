@@ -5,6 +5,7 @@ that the memory of many is that of one.
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from concurrent.futures import Executor
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.records.batch import BatchHeader, Compression
 from quorate.records.errors import ExpandsTooFar
 from quorate.records.validation import OpeningRules, open_batch
 from quorate.storage.timestamps import TimeProbe, TimestampedOffset
+
+logger = logging.getLogger(__name__)
 
 #: What is opened on the loop in one turn, a few milliseconds at most: so many records of so many bytes.
 SMALL_RECORDS = 1_000
@@ -39,7 +43,7 @@ class RecordOpening:
         self._executor = executor
         self._turn = asyncio.Lock()
         self._turn_to_probe = asyncio.Lock()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope(loop, logged_failures(logger, "write of opened records"))
 
     async def open(self, wanted: ToOpen) -> memoryview:
         async with self._turn:
@@ -52,10 +56,7 @@ class RecordOpening:
 
     def run(self, writing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Do it to the end, even if nobody waits any more: what was received is written, its sender may have gone."""
-        task = self._loop.create_task(writing)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
+        return self._tasks.spawn(writing)
 
 
 def open_or_refuse(batch: memoryview, rules: OpeningRules) -> memoryview:

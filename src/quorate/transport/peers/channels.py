@@ -3,8 +3,9 @@
 A request on a channel that nobody answers yet is refused as by a node that cannot be reached: the asker tries again.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.errors import PeerProtocolError, PeerUnreachable
@@ -20,8 +21,9 @@ class Sender(NamedTuple):
 #: Takes a message; the view is only valid until the call returns. A ``PeerProtocolError``, here and from a request
 #: handler or its answer, ends the connection.
 MessageHandler = Callable[[NodeId, memoryview], None]
-#: Answers now or later. An awaitable is cancelled when the connection ends: nobody waits for it any more.
-RequestHandler = Callable[[Sender, bytes], Payload | Awaitable[Payload]]
+#: Now, or later. What answers later is cancelled when the connection ends: nobody waits for it any more.
+PeerAnswer = Payload | Coroutine[Any, Any, Payload] | asyncio.Future[Any]
+RequestHandler = Callable[[Sender, bytes], PeerAnswer]
 
 
 class PeerDirectory(Protocol):
@@ -84,7 +86,7 @@ class Channels:
             raise PeerProtocolError(f"no node sends messages on the channel {channel.name}")
         handler(sender, payload)
 
-    def request_received(self, sender: Sender, channel: Channel, payload: bytes) -> Payload | Awaitable[Payload]:
+    def request_received(self, sender: Sender, channel: Channel, payload: bytes) -> PeerAnswer:
         if not sender.is_known and channel not in self._of_guests:
             raise PeerUnreachable(f"node {sender.node_id} is not known here")
         handler = self._requests.get(channel)

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from quorate.kernel.ids import NodeId
+from quorate.kernel.tasks import TaskScope
 from quorate.transport.peers.config import Address, PeerConfig
 from quorate.transport.peers.errors import (
     OutcomeUnknown,
@@ -272,8 +273,8 @@ class PeerLink:
         self.address = address
         #: Whether the last attempt met no process that listens.
         self.is_refusing = False
-        self._task = self._loop.create_task(self._keep_up())
-        self._task.add_done_callback(self._report_failure)
+        self._tasks = TaskScope(self._loop, self._report_failure)
+        self._tasks.spawn(self._keep_up())
 
     @property
     def is_connected(self) -> bool:
@@ -301,7 +302,7 @@ class PeerLink:
 
     def close(self, reason: str) -> DialledConnection | None:
         """Stop, and tell no watcher; the connection that may still have to say its last, if there is one."""
-        self._task.cancel()
+        self._tasks.cancel_all()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.end(reason)
@@ -379,7 +380,6 @@ class PeerLink:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    def _report_failure(self, task: "asyncio.Task[None]") -> None:
+    def _report_failure(self, error: Exception) -> None:
         """A watcher that raised has stopped this link: that must not pass unseen."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._loop.call_exception_handler({"message": f"link to peer {self._peer_id} failed", "exception": error})
+        self._loop.call_exception_handler({"message": f"link to peer {self._peer_id} failed", "exception": error})

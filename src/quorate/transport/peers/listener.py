@@ -8,10 +8,11 @@ On an ``AcceptedConnection`` the peer's messages and requests come in, and the a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from quorate.kernel.ids import NodeId
+from quorate.kernel.tasks import awaited_task
 from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import PeerError, PeerProtocolError
 from quorate.transport.peers.frames import (
@@ -159,13 +160,14 @@ class AcceptedConnection:
         except Exception as error:
             self._fail(correlation_id, error)
             return
-        if isinstance(answer, Awaitable):
+        if isinstance(answer, asyncio.Future):
             self._await_answer(correlation_id, answer)
+        elif isinstance(answer, Coroutine):
+            self._await_answer(correlation_id, awaited_task(self._loop, answer))
         else:
             self._answer(correlation_id, answer)
 
-    def _await_answer(self, correlation_id: int, answer: Awaitable[Payload]) -> None:
-        request = asyncio.ensure_future(answer, loop=self._loop)
+    def _await_answer(self, correlation_id: int, request: asyncio.Future[Payload]) -> None:
         self._requests[request] = None
 
         def done(_: asyncio.Future[Payload]) -> None:
