@@ -112,6 +112,15 @@ def test_other_commands_of_the_extra_say_so_too(programs: Path, config: str, arg
     assert len(done.errors.strip().splitlines()) == 1
 
 
+def test_demo_says_at_once_all_that_it_needs(programs: Path) -> None:
+    done = run(programs, "demo")
+
+    assert done.status == 1
+    assert done.errors == (
+        "quorate: the demo needs Spark and a Kafka client: pip install 'quorate[backup]' confluent-kafka\n"
+    )
+
+
 def test_cluster_needs_no_extra(programs: Path) -> None:
     assert run(programs, "--version").output.startswith("quorate ")
     assert run(programs, "backup", "--help").status == 0

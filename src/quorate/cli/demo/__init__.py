@@ -4,6 +4,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,8 @@ _RECORDS = 60_000
 
 def demo() -> None:
     """Fill a cluster with a stock client, kill a leader while it is backed up on Spark, restore into another one."""
-    try:
-        import confluent_kafka  # noqa: F401 - before anything is started
-    except ImportError:
-        raise QuorateError("the demo needs a Kafka client: pip install confluent-kafka") from None
+    if not all(find_spec(module) for module in ("confluent_kafka", "pyspark", "obstore", "yaml")):
+        raise QuorateError("the demo needs Spark and a Kafka client: pip install 'quorate[backup]' confluent-kafka")
     with interruptible("nothing of the demo is left"):
         _show()
 
