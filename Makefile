@@ -41,8 +41,10 @@ fuzz: setup ## send hostile frames to the client and the peer ports of real node
 	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FLIPS ?= 500
+KILLS ?= 20
 rot: setup ## flip FLIPS=500 bits on the disks of real nodes; each must be found, none served, each repaired
 	$(BIN)/python -m tests.chaos.rot --flips $(FLIPS)
+	$(BIN)/python -m tests.chaos.rot --how written --flips 0 --rounds $(KILLS)
 
 MUTATIONS ?= 100000
 fuzz-store: setup ## hostile backups, MUTATIONS=100000 of them: no traceback, bounded memory, nothing outside touched

@@ -1,6 +1,6 @@
 """Bits that flip on the disk of one node of three: ``python -m tests.chaos.rot --flips 500``.
 
-The node is stopped, killed or running.
+The node is stopped, killed, killed while it is written to, or running.
 
 Each is to be found, none to be served, and each to be repaired from the other nodes without an operator.
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -47,6 +47,8 @@ CONFIGS: Final = {
     "transaction.state.log.num.partitions": "2",
     "offsets.topic.num.partitions": "2",
 }
+#: What the node does when its bits flip, or what was done to it: killed while it was ``written`` to, say.
+HOWS: Final = ("stopped", "killed", "running", "written")
 _VALUE_BYTES = 20_000
 _A_BURST = 25
 _HEALED_WITHIN_S = 180
@@ -104,7 +106,7 @@ class Campaign:
             created.result(30)
 
     def round(self, how: str, flips: int) -> None:
-        """Flip bits of one node that is stopped, killed or running, and see that all is well again."""
+        """Flip bits of one node that is up or down, as ``HOWS`` has it, and see that all is well again."""
         self._write()
         self._wait_until_in_sync()
         node_id = self._random.choice(list(self._node_ids))
@@ -112,6 +114,8 @@ class Campaign:
             self._nodes.stop(node_id)
         elif how == "killed":
             self._nodes.kill(node_id)
+        elif how == "written":
+            self._write(midway=lambda: self._nodes.kill(node_id))
         flipped = [Flipped.carried_out(flip) for flip in self._choose(node_id, flips)]
         if how != "running":
             self._nodes.restart(node_id)
@@ -146,9 +150,12 @@ class Campaign:
 
     # What clients do.
 
-    def _write(self) -> None:
+    def _write(self, midway: Callable[[], None] = lambda: None) -> None:
         plain = Producer({"bootstrap.servers": self._bootstrap, "enable.idempotence": True, "log_level": 0})
         for number in range(_A_BURST):
+            if number == _A_BURST // 2:
+                plain.poll(0.01)  # Some are on their way, some acknowledged.
+                midway()
             self._send(plain, "plain", b"%d" % number, self._random.randbytes(_VALUE_BYTES))
             self._send(plain, "compacted", b"%d" % (number % 3), self._random.randbytes(_VALUE_BYTES))
         assert plain.flush(60) == 0
@@ -269,23 +276,25 @@ def main() -> int:
     parser.add_argument("--flips", type=int, default=500)
     parser.add_argument("--a-round", type=int, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--how", choices=["stopped", "killed", "running"], default=None, help="in turn unless named")
+    parser.add_argument("--how", choices=HOWS, default=None, help="in turn unless named")
+    parser.add_argument("--rounds", type=int, default=0, help="at least so many, whatever was flipped")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="quorate-rot-"))
     with QuorateCluster(folder, configs=CONFIGS) as cluster:
         campaign = Campaign(ProcessNodes(cluster), cluster.bootstrap, list(cluster.nodes), options.seed)
         campaign.create()
         rounds = 0
-        while campaign.flips.total() < options.flips:
-            how = options.how or ("stopped", "killed", "running")[rounds % 3]
+        while campaign.flips.total() < options.flips or rounds < options.rounds:
+            how, began = options.how or HOWS[rounds % len(HOWS)], time.monotonic()
             try:
                 campaign.round(how, options.a_round)
             except BaseException:
                 print(f"seed {options.seed}, round {rounds}: what the nodes have is kept in {folder}", file=sys.stderr)
                 raise
             rounds += 1
-            print(f"round {rounds} {how}: {campaign.flips.total()} flips repaired", flush=True)
-    print(f"{campaign.flips.total()} flips, all repaired, none served: {dict(campaign.flips)}")
+            took = time.monotonic() - began
+            print(f"round {rounds} {how}: {campaign.flips.total()} flips repaired, {took:.0f} s", flush=True)
+    print(f"{rounds} rounds, {campaign.flips.total()} flips, all repaired, none served: {dict(campaign.flips)}")
     return 0
 
 

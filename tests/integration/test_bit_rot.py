@@ -12,7 +12,7 @@ from quorate.protocol.messages.fetch import PartitionData
 from quorate.records.batch import iterate_batches
 from quorate.records.record import iterate_records
 from quorate.testing import ClusterInProcess
-from tests.chaos.rot import CONFIGS, Campaign, ProcessNodes
+from tests.chaos.rot import CONFIGS, HOWS, Campaign, ProcessNodes
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic
 from tests.peers.quorate_cluster import QuorateCluster
@@ -130,7 +130,7 @@ def test_without_a_sound_replica_the_damaged_range_is_refused_and_everything_els
     }
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed", "running"])
+@pytest.mark.parametrize("how", HOWS)
 def test_bits_that_flip_in_files_of_every_kind_are_all_repaired_and_none_is_served(how: str, tmp_path: Path) -> None:
     """A few of what ``make rot`` does."""
     with QuorateCluster(tmp_path, configs=CONFIGS) as processes:
