@@ -1,12 +1,15 @@
 """Bits that flip on the disk of a node, stopped or running: found, never served, and repaired from another replica."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from typer.testing import CliRunner
 
+from quorate.cli.commands import app
 from quorate.kernel.errors import ErrorCode
 from quorate.protocol.messages.fetch import PartitionData
 from quorate.records.batch import iterate_batches
@@ -111,6 +114,20 @@ def test_a_bit_that_flips_under_a_running_leader_is_found_and_repaired_and_anoth
     assert "log damaged partition=orders-0" in caplog.text
     assert "leadership handed over partition=orders-0" in caplog.text
     assert read_all(topic) == EXPECTED
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_what_the_scrub_has_found_and_how_far_it_is_can_be_seen(
+    cluster: ClusterInProcess, tmp_path: Path, command: str
+) -> None:
+    filled(cluster)
+    before = logs(tmp_path, ROTTEN)
+    flip_random_bit(tmp_path / f"node-{ROTTEN}", "orders-0/*.log", Random(1))
+    eventually(lambda: logs(tmp_path, ROTTEN) == before, "the log to be repaired")
+
+    arguments = ["cluster", command, "--bootstrap-server", cluster.bootstrap_servers]
+    told = re.compile(rf"node {ROTTEN}: \d+ % of .* are checked in this pass, .*; damage found .*: 1, repaired: 1")
+    eventually(lambda: told.search(CliRunner().invoke(app, arguments).output), f"{command} to tell of it")
 
 
 def test_without_a_sound_replica_the_damaged_range_is_refused_and_everything_else_is_served(
