@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifests.manifest import Gap, Manifest, PartitionEntry, SegmentEntry, TopicEntry
-from quorate.backup.objects.names import is_name_of_segment, is_safe_segment
+from quorate.backup.objects.names import is_name_of_segment, is_safe_segment, partition_folder
 
 # Partitions cost a restore memory and time also where a manifest has nothing of them but their number.
 _MAX_UNREACHED_PARTITIONS = 200_000
@@ -76,9 +76,10 @@ def _check_segment(place: str, segment: SegmentEntry) -> None:
 
 def _check_names(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry, seen: set[str]) -> None:
     """Names lead to objects that are read and deleted: none is believed that does not follow from the rest."""
-    superseded = [segment for tail in partition.superseded for segment in tail.segments]
-    for segment in [*partition.segments, *superseded]:
-        if not is_name_of_segment(segment.name, topic.name, topic.topic_id, partition.partition, segment.start_offset):
+    segments = [*partition.segments, *(segment for tail in partition.superseded for segment in tail.segments)]
+    folder = partition_folder(topic.name, topic.topic_id, partition.partition) if segments else ""
+    for segment in segments:
+        if not is_name_of_segment(segment.name, folder, segment.start_offset):
             raise DamagedManifest(
                 f"manifest {manifest.number}: partition {topic.name}-{partition.partition} names {segment.name!r}, "
                 f"which is not the name of its segment at offset {segment.start_offset}"

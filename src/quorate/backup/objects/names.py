@@ -98,11 +98,9 @@ def is_segment_name(name: str) -> bool:
     return _SEGMENT.fullmatch(name) is not None
 
 
-def is_name_of_segment(
-    name: str, topic: TopicName, topic_id: TopicId, partition: PartitionIndex, base_offset: Offset
-) -> bool:
-    """Whether it is what ``segment_name`` makes of these, for some attempt."""
-    begin = f"{partition_folder(topic, topic_id, partition)}{base_offset:020d}-"
+def is_name_of_segment(name: str, folder: str, base_offset: Offset) -> bool:
+    """Whether it is what ``segment_name`` makes of these, for some attempt; ``folder`` is that of the partition."""
+    begin = f"{folder}{base_offset:020d}-"
     attempt = name.removeprefix(begin).removesuffix(".qseg")
     return name == f"{begin}{attempt}.qseg" and _ATTEMPT.fullmatch(attempt) is not None
 

@@ -32,7 +32,7 @@ def test_a_topic_name_over_218_characters_makes_folder_names_that_fit(topic: str
     assert max(len(part) for part in name.split("/")) <= LONGEST_PART
     assert len(name) <= 1024  # What S3 takes.
     assert is_segment_name(name)
-    assert is_name_of_segment(name, TopicName(topic), topic_id, LARGEST_PARTITION, LARGEST_OFFSET)
+    assert is_name_of_segment(name, partition_folder(TopicName(topic), topic_id, LARGEST_PARTITION), LARGEST_OFFSET)
 
 
 def test_a_short_topic_has_its_own_name_in_the_path() -> None:
@@ -81,8 +81,9 @@ GOOD = segment_name(TopicName("orders"), TOPIC_ID, PartitionIndex(0), Offset(5),
     ],
 )
 def test_a_name_that_does_not_follow_from_the_segment_is_not_its_name(name: str) -> None:
-    assert is_name_of_segment(GOOD, TopicName("orders"), TOPIC_ID, PartitionIndex(0), Offset(5))
-    assert not is_name_of_segment(name, TopicName("orders"), TOPIC_ID, PartitionIndex(0), Offset(5))
+    folder = partition_folder(TopicName("orders"), TOPIC_ID, PartitionIndex(0))
+    assert is_name_of_segment(GOOD, folder, Offset(5))
+    assert not is_name_of_segment(name, folder, Offset(5))
 
 
 @pytest.mark.parametrize(
