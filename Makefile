@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot compat check format bench map codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot week compat check format bench map codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -49,6 +49,9 @@ rot: setup ## flip FLIPS=500 bits on the disks of real nodes; each must be found
 MUTATIONS ?= 100000
 fuzz-store: setup ## hostile backups, MUTATIONS=100000 of them: no traceback, bounded memory, nothing outside touched
 	$(BIN)/python -m tests.hostile_stores --mutations $(MUTATIONS)
+
+week: setup ## a week of a continuous backup, a round every 2 s, in virtual time: what it keeps, writes and takes to read
+	QUORATE_HEAVY=1 $(BIN)/python -m pytest -s tests/unit/backup/test_continuous_week.py -k two_second_rounds
 
 compat: setup jvm ## run stock clients, tools and what is built on them; write the table of docs/compatibility.md
 	-$(BIN)/python -m pytest -m proves tests/compat tests/ecosystem tests/integration
