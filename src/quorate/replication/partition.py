@@ -5,7 +5,19 @@ on their disks. Consumers never see beyond it, and ``acks=all`` is answered when
 while no other replica is in sync.
 
 Which role a replica has comes from the metadata image alone (``partition_roles``): ``leading`` and ``following`` have
-what leaders and followers do, by the rules of ``quorate.replication.core``. Between two roles a replica is idle.
+what leaders and followers do, by the rules of ``quorate.replication.core``.
+
+==============  ======================================  ====================================================
+role            it begins with                          who waits is told, when it ends
+==============  ======================================  ====================================================
+``Idle``        the start, ``wait_for_leader``,         nobody waits
+                ``retire``
+``Leading``     ``leading.lead``, in any role           writes: NOT_LEADER_OR_FOLLOWER; followers ask again
+``Following``   ``following.follow``, in any role       nobody waits
+==============  ======================================  ====================================================
+
+Each begins in a new leader epoch, and no role is left for another in the same one. ``fail`` ends none of them: the
+replica keeps its role and answers everything with ``failure`` until the node is restarted or the replica retires.
 """
 
 import asyncio
