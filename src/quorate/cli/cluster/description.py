@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from quorate.cli.terminal import counted
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, TopicName
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic
@@ -110,7 +111,7 @@ def judge(
     problems += [f"node {node.node_id} is {node.state}" for node in nodes if node.state != "live"]
     problems += [f"node {node.node_id}: {problem}" for node in nodes for problem in node.problems]
     problems += [
-        f"{len(found)} partition(s) {what}"
+        f"{counted(len(found), 'partition')} {what}"
         for found, what in (
             (leaderless, "without a leader"),
             (under_replicated, "with replicas out of sync"),

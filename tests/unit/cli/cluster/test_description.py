@@ -77,7 +77,7 @@ def test_cluster_with_a_leader_and_all_in_sync_is_healthy() -> None:
     ("partition", "problem"),
     [
         (msgspec.structs.replace(HEALTHY, leader=None), "without a leader"),
-        (msgspec.structs.replace(HEALTHY, isr=(SEVEN, LAST)), "out of sync"),
+        (msgspec.structs.replace(HEALTHY, isr=(SEVEN, LAST)), "1 partition with replicas out of sync"),
         (msgspec.structs.replace(HEALTHY, isr=(SEVEN,)), "fewer replicas in sync"),
     ],
 )
