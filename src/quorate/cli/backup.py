@@ -170,8 +170,8 @@ class _Session:
         done = maintenance.run_if_due(QuietWatcher(), now_ms=now_ms())
         if done is not None:
             self._display.say(
-                f"maintenance: {done.merged} small objects merged, {done.pruned} manifests and "
-                f"{done.deleted} objects deleted"
+                f"maintenance: {counted(done.merged, 'small object')} merged, {counted(done.pruned, 'manifest')} and "
+                f"{counted(done.deleted, 'object')} deleted"
             )
             if done.problem is not None:
                 self._display.say(f"maintenance was stopped and will be tried again: {done.problem}")

@@ -19,6 +19,7 @@ from quorate.cli.doctor.observations import (
     Trial,
     claim_of,
 )
+from quorate.cli.terminal import counted
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId, TopicPartition
 
@@ -88,7 +89,7 @@ def _topic_text(answer: NodeAnswers, name: str) -> str:
     found = next((topic for topic in answer.metadata.topics.values() if topic.name == name), None)
     if found is None:
         return "does not know the topic"
-    return f"says that it has id {found.topic_id} and {len(found.partitions)} partitions"
+    return f"says that it has id {found.topic_id} and {counted(len(found.partitions), 'partition')}"
 
 
 def leader_disagreements(

@@ -154,6 +154,7 @@ def test_topic_that_a_node_does_not_know_is_named() -> None:
     [found] = diagnose(with_answers(answers(SEVEN), answers(HUNDRED, topics=False), answers(LAST)))
 
     assert str(found).startswith("orders: node 100 does not know the topic, node 7 says that it has id")
+    assert str(found).endswith(" and 1 partition")
 
 
 @pytest.mark.parametrize(
