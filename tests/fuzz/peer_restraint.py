@@ -60,7 +60,7 @@ class PeerRestraint:
         match request:
             case q.Submit():
                 return request.validate_only
-            case q.Heartbeat():
+            case q.BrokerHeartbeat():
                 return not 0 <= request.broker_epoch < _IMPOSSIBLE_EPOCH
             case q.Promote() | q.Remove():
                 return request.node_id not in self._member_ids

@@ -87,7 +87,7 @@ def test_as_one_that_has_joined_everything_is_said_and_most_can_be_read() -> Non
         if isinstance(hello, Hello) and hello.node_id == LEARNER_ID:
             said.update(_kind(frame[4:]) for frame in burst.frames[1:3])
     messages = {kind.__name__ for kind in Message.__args__}
-    requests = {"Submit", "Describe", "Heartbeat"}
+    requests = {"Submit", "Describe", "BrokerHeartbeat"}
     assert messages | requests | {"replica fetch", "Kafka request"} <= said.keys()
     assert said["unreadable"] < sum(said.values()) / 5
 
@@ -170,7 +170,10 @@ def leader_request(request: q.LeaderRequest) -> bytes:
         ),
         (leader_request(q.Submit(commands=encode_commands([RebalancePartitions()]), validate_only=False)), False),
         (leader_request(q.Submit(commands=encode_commands([RebalancePartitions()]), validate_only=True)), True),
-        (leader_request(q.Heartbeat(node_id=LEARNER, broker_epoch=BrokerEpoch(5), metadata_version=Offset(0))), False),
+        (
+            leader_request(q.BrokerHeartbeat(node_id=LEARNER, broker_epoch=BrokerEpoch(5), metadata_version=Offset(0))),
+            False,
+        ),
         (leader_request(q.Remove(node_id=NODE)), False),
         (leader_request(q.Remove(node_id=NodeId(8))), True),
         (bytes([FrameKind.REQUEST]) + bytes(8) + bytes([Channel.KAFKA]) + pack(">hh", 27, 1), True),

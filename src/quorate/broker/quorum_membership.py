@@ -6,7 +6,7 @@ from collections.abc import Callable
 from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NodeId
-from quorate.quorum.core.leader_requests import Promote, Refused, Remove
+from quorate.quorum.core.leader_requests import ChangeRefused, Promote, Remove
 from quorate.quorum.core.membership import ChangeRefusal, Membership
 from quorate.quorum.leader_calls import NoQuorum
 
@@ -47,7 +47,7 @@ async def _change(
     except NoQuorum:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The quorum has not agreed on the change in time.") from None
     # What an earlier attempt did is what the asker wanted.
-    if isinstance(answer, Refused) and not (was_repeated and answer.reason in _DONE_BEFORE):
+    if isinstance(answer, ChangeRefused) and not (was_repeated and answer.reason in _DONE_BEFORE):
         code = _CODES.get(answer.reason, ErrorCode.INVALID_REQUEST)
         raise KafkaError(code, f"The membership cannot be changed: {answer.reason}.")
     # A node that is removed need not hear of it any more.

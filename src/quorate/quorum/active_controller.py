@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 DECIDED_AT_ONCE = 300
 
 
-class Submitted(msgspec.Struct, frozen=True):
+class AgreedOutcomes(msgspec.Struct, frozen=True):
     outcomes: Outcomes
     #: The image shows the outcomes from this version on.
     version: Offset
@@ -37,7 +37,7 @@ class Submitted(msgspec.Struct, frozen=True):
 class _Submission(msgspec.Struct, frozen=True):
     commands: Sequence[Command]
     validate_only: bool
-    done: "asyncio.Future[Submitted]"
+    done: "asyncio.Future[AgreedOutcomes]"
 
 
 class ActiveController:
@@ -64,7 +64,7 @@ class ActiveController:
         self._is_working = False
         self._resigned = False
 
-    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> Submitted:
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> AgreedOutcomes:
         """Raises ``NotQuorumLeader`` where nothing happened and nothing will."""
         if self._resigned:
             raise NotQuorumLeader("leadership is over", None)
@@ -108,10 +108,10 @@ class ActiveController:
         else:
             version = max(version, await self._confirm())
         for submission, judged in validated:
-            _settle(submission, Submitted(judged, version))
+            _settle(submission, AgreedOutcomes(judged, version))
         for submission in changing:
             count = len(submission.commands)
-            _settle(submission, Submitted(outcomes[:count], version))
+            _settle(submission, AgreedOutcomes(outcomes[:count], version))
             outcomes = outcomes[count:]
 
     async def _decide(self, commands: Sequence[Command]) -> tuple[Outcomes, list[AnyRecord]]:
@@ -130,6 +130,6 @@ class ActiveController:
                 submission.done.set_exception(NotQuorumLeader("leadership is over", None))
 
 
-def _settle(submission: _Submission, result: Submitted) -> None:
+def _settle(submission: _Submission, result: AgreedOutcomes) -> None:
     if not submission.done.done():  # The asker may have gone.
         submission.done.set_result(result)

@@ -1,4 +1,7 @@
-"""Why the quorum did not do what it was asked for. Neither is ever shown to a client: the asker tries again."""
+"""Why the quorum did not do what it was asked for. It is never shown to a client: the asker tries again.
+
+The other reason is ``OutcomeUnknown`` of the peer transport, wherever the answer was lost.
+"""
 
 from quorate.kernel.ids import QuorumLeader
 from quorate.quorum.core.membership import ChangeRefusal
@@ -12,7 +15,3 @@ class NotQuorumLeader(Exception):
         super().__init__(str(reason))
         self.reason = reason
         self.leader = leader
-
-
-class OutcomeUnknown(Exception):
-    """The request may have been carried out, or may yet be. Only a command that may be repeated may be asked again."""

@@ -15,9 +15,8 @@ from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NodeId, QuorumLeader
 from quorate.kernel.tasks import Notifier, Superseded, unless_superseded
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, decode_answer, encode
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
-from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
-from quorate.transport.peers.errors import PeerUnreachable
+from quorate.quorum.errors import NotQuorumLeader
+from quorate.transport.peers.errors import OutcomeUnknown, PeerUnreachable
 from quorate.transport.peers.frames import Channel
 
 logger = logging.getLogger(__name__)
@@ -134,7 +133,7 @@ class LeaderCalls:
             return decode_answer(await self._peers.request(Channel.CONTROLLER, target, encode(request), timeout_ms))
         except PeerUnreachable:
             return Redirect(leader=None)
-        except (PeerOutcomeUnknown, *UNREADABLE) as error:
+        except UNREADABLE as error:
             raise OutcomeUnknown(str(error)) from None
 
     async def _pause(self, leader_changed: "asyncio.Future[None]", deadline: float) -> None:

@@ -23,10 +23,11 @@ from quorate.quorum.alarm import Alarm
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.broker_sessions import BrokerSessions
 from quorate.quorum.core.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.membership_upkeep import MembershipUpkeep
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.raft_driver import RaftDriver
+from quorate.transport.peers.errors import OutcomeUnknown
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class Leadership:
         match request:
             case q.Submit(commands=commands, validate_only=validate_only):
                 return await self._carry_out(active, decode_commands(commands), validate_only=validate_only)
-            case q.Heartbeat():
+            case q.BrokerHeartbeat():
                 return await self._heartbeat(active, request)
             case q.Promote(node_id=node_id):
                 return await self._change_membership(PromoteLearner(node_id))
@@ -168,7 +169,7 @@ class Leadership:
                 self._watch_sessions()
         return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
 
-    async def _heartbeat(self, active: ActiveController, beat: q.Heartbeat) -> q.HeartbeatAnswer:
+    async def _heartbeat(self, active: ActiveController, beat: q.BrokerHeartbeat) -> q.HeartbeatAnswer:
         broker = self._store.image.brokers.get(beat.node_id)
         if broker is None:
             # One that was deposed may not have heard of the broker yet.
@@ -201,7 +202,7 @@ class Leadership:
             await self._driver.change_membership(change)
         except NotQuorumLeader as refused:
             if isinstance(refused.reason, ChangeRefusal):
-                return q.Refused(reason=str(refused.reason))
+                return q.ChangeRefused(reason=str(refused.reason))
             raise
         logger.info("membership changed node=%s change=%s", self._node_id, change)
         return q.Done()

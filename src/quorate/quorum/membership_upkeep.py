@@ -20,8 +20,9 @@ from quorate.quorum.core.membership import (
     UpdateMember,
     updated_member,
 )
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.raft_driver import RaftDriver
+from quorate.transport.peers.errors import OutcomeUnknown
 
 logger = logging.getLogger(__name__)
 

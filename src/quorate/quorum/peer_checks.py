@@ -56,7 +56,7 @@ def read_request(sender: NodeId, payload: bytes, *, is_known: bool) -> q.LeaderR
         commands = decode_commands(request.commands) if isinstance(request, q.Submit) else []
     except UNREADABLE as error:
         raise PeerProtocolError(f"malformed request: {error}") from None
-    if isinstance(request, q.Heartbeat) and request.node_id != sender:
+    if isinstance(request, q.BrokerHeartbeat) and request.node_id != sender:
         raise PeerProtocolError(f"a heartbeat of node {request.node_id} from node {sender}")
     if isinstance(request, q.Promote | q.Remove) and not 0 <= request.node_id <= MAX_NODE_ID:
         raise PeerProtocolError(f"there is no node {request.node_id}")
@@ -72,7 +72,7 @@ def read_request(sender: NodeId, payload: bytes, *, is_known: bool) -> q.LeaderR
 def _is_joining(request: q.LeaderRequest, commands: list[c.Command]) -> bool:
     if isinstance(request, q.Submit):
         return all(isinstance(command, c.RegisterBroker) for command in commands)
-    return isinstance(request, q.Heartbeat)
+    return isinstance(request, q.BrokerHeartbeat)
 
 
 def command_objection(command: c.Command, sender: NodeId) -> str | None:

@@ -32,7 +32,7 @@ from quorate.quorum.core.ready import QuorumState
 from quorate.quorum.core.sanity import is_address
 from quorate.quorum.damage_report import RecoveryReport, tell_findings
 from quorate.quorum.departed_brokers import DepartedBrokers
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.file_check import FileCheck
 from quorate.quorum.leader_calls import LeaderCalls
 from quorate.quorum.leader_doubt import LeaderDoubt
@@ -43,8 +43,7 @@ from quorate.quorum.raft_driver import RaftDriver
 from quorate.quorum.raft_storage import RaftStorage
 from quorate.transport.peers.bus import PeerBus
 from quorate.transport.peers.channels import Sender
-from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
-from quorate.transport.peers.errors import PeerProtocolError
+from quorate.transport.peers.errors import OutcomeUnknown, PeerProtocolError
 from quorate.transport.peers.frames import Channel
 
 logger = logging.getLogger(__name__)
@@ -207,8 +206,6 @@ class Quorum:
         except NotQuorumLeader as refused:
             address = None if refused.leader is None else self._addresses().get(refused.leader.node_id)
             return encode(Redirect(leader=refused.leader, address=str(address or "")))
-        except OutcomeUnknown as error:
-            raise PeerOutcomeUnknown(str(error)) from None
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         if self._incarnations.get(node_id) == incarnation:

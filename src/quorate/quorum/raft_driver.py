@@ -25,8 +25,9 @@ from quorate.quorum.core.membership import Membership, MembershipChange
 from quorate.quorum.core.messages import Message
 from quorate.quorum.core.node import RaftNode
 from quorate.quorum.core.ready import QuorumState, Ready
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.raft_storage import RaftStorage
+from quorate.transport.peers.errors import OutcomeUnknown
 
 T = TypeVar("T")
 

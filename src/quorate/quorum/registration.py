@@ -12,7 +12,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId
 from quorate.kernel.tasks import TaskScope
 from quorate.metadata.core.commands import RegisterBroker
-from quorate.quorum.core.leader_requests import Heartbeat, HeartbeatAnswer
+from quorate.quorum.core.leader_requests import BrokerHeartbeat, HeartbeatAnswer
 from quorate.quorum.leader_calls import NoQuorum
 from quorate.quorum.metadata_store import AskLeader, QuorumMetadataStore
 
@@ -129,7 +129,7 @@ class BrokerRegistration:
 
     async def _beat(self, *, wants_to_stop: bool = False, timeout_ms: float = 2_000) -> HeartbeatAnswer | None:
         self._news.clear()
-        beat = Heartbeat(
+        beat = BrokerHeartbeat(
             node_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             metadata_version=self._store.image.version,

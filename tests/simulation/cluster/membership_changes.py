@@ -5,7 +5,7 @@ import asyncio
 from quorate.kernel.errors import QuorateError
 from quorate.metadata.core.command_codec import encode_commands
 from quorate.metadata.core.commands import UnregisterBroker
-from quorate.quorum.core.leader_requests import Done, LeaderRequest, Promote, Refused, Remove, Submit, Submitted
+from quorate.quorum.core.leader_requests import ChangeRefused, Done, LeaderRequest, Promote, Remove, Submit, Submitted
 from quorate.quorum.leader_calls import NoQuorum
 from tests.simulation.cluster.cluster import Member, SimulatedCluster
 from tests.simulation.world.host import HostDied
@@ -97,7 +97,7 @@ class MembershipChanges:
                 except (NoQuorum, HostDied):
                     pass
                 else:
-                    assert isinstance(answer, Done | Refused | Submitted), answer
+                    assert isinstance(answer, Done | ChangeRefused | Submitted), answer
                     self._world.trace.note(f"{request}: {answer}")
                     return
             await self._world.sleep(_RETRY_S)

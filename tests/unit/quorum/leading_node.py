@@ -10,7 +10,7 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Broker
 from quorate.quorum.core.config import RaftConfig
-from quorate.quorum.core.leader_requests import Heartbeat, HeartbeatAnswer, LeaderAnswer, LeaderRequest
+from quorate.quorum.core.leader_requests import BrokerHeartbeat, HeartbeatAnswer, LeaderAnswer, LeaderRequest
 from quorate.quorum.core.membership import Member, Membership
 from quorate.quorum.core.node import RaftNode
 from quorate.quorum.core.ready import QuorumState
@@ -170,7 +170,7 @@ class LeadingNode:
     ) -> HeartbeatAnswer:
         """As the broker would: it has seen all there is, unless a version is named."""
         answer = await self.leadership.answer(
-            Heartbeat(
+            BrokerHeartbeat(
                 node_id=NodeId(node_id),
                 broker_epoch=BrokerEpoch(self.broker(node_id).broker_epoch if epoch is None else epoch),
                 metadata_version=Offset(self.store.image.version if version is None else version),

@@ -13,7 +13,8 @@ from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import MetadataImage
 from quorate.quorum.active_controller import DECIDED_AT_ONCE, ActiveController
 from quorate.quorum.entry_payload import decode_records
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
+from quorate.transport.peers.errors import OutcomeUnknown
 from tests.simulation.simulated_node import QueuedExecutor
 from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
 

@@ -8,10 +8,9 @@ import pytest
 
 from quorate.kernel.ids import NodeId, QuorumLeader, Term
 from quorate.quorum.core.leader_requests import Describe, Done, LeaderAnswer, LeaderRequest, Redirect, encode
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.leader_calls import LeaderCalls, NoQuorum
-from quorate.transport.peers.errors import OutcomeUnknown as PeerOutcomeUnknown
-from quorate.transport.peers.errors import PeerTimeout, PeerUnreachable
+from quorate.transport.peers.errors import OutcomeUnknown, PeerTimeout, PeerUnreachable
 from quorate.transport.peers.frames import Channel
 from tests.simulation.world.world import World
 from tests.unit.quorum.driven_node import until
@@ -180,7 +179,7 @@ def test_after_an_unknown_outcome_the_asker_learns_that_it_may_have_been_done_tw
         if is_local:
             asker.known, asker.own = leader(1), [OutcomeUnknown("the node stops"), Done()]
         else:
-            asker.known, asker.peers.replies = leader(2), {2: [PeerOutcomeUnknown("the link died"), Done()]}
+            asker.known, asker.peers.replies = leader(2), {2: [OutcomeUnknown("the link died"), Done()]}
         assert await asker.ask() == (Done(), True)
 
     run(scenario)

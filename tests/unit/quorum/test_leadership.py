@@ -318,14 +318,14 @@ def test_a_broker_leaves_the_quorum_only_when_it_is_unregistered() -> None:
         await node.register(5, "host:5")
         await node.register(6, "host:6")
         await node.pass_time(0.01)
-        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.Refused(reason="not a voter")
+        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.ChangeRefused(reason="not a voter")
         assert sorted(node.driver.membership.node_ids) == [1, 5, 6]
 
         await node.store.submit_one(c.UnregisterBroker(node_id=NodeId(5)))
         await node.pass_time(0.01)
 
         assert sorted(node.driver.membership.node_ids) == [1, 6]
-        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.Refused(reason="not a member")
+        assert await node.leadership.answer(q.Remove(node_id=NodeId(5))) == q.ChangeRefused(reason="not a member")
 
     run(scenario)
 
@@ -333,7 +333,7 @@ def test_a_broker_leaves_the_quorum_only_when_it_is_unregistered() -> None:
 def test_a_change_of_the_membership_that_cannot_be_made_is_refused_with_a_reason() -> None:
     async def scenario(node: LeadingNode) -> None:
         answer = await node.leadership.answer(q.Promote(node_id=NodeId(9)))
-        assert isinstance(answer, q.Refused)
+        assert isinstance(answer, q.ChangeRefused)
         assert answer.reason
 
     run(scenario)

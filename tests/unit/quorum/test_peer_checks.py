@@ -135,7 +135,7 @@ def test_a_registration_that_would_end_every_node_is_refused(changes: dict[str, 
 
 def test_nobody_speaks_for_others_or_in_the_leaders_place() -> None:
     epoch = BrokerEpoch(5)
-    beat = q.Heartbeat(node_id=OTHER, broker_epoch=epoch, metadata_version=Offset(3))
+    beat = q.BrokerHeartbeat(node_id=OTHER, broker_epoch=epoch, metadata_version=Offset(3))
     with pytest.raises(PeerProtocolError):
         read_request(PEER, q.encode(beat), is_known=True)
     for command in (

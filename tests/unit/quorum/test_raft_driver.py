@@ -9,7 +9,8 @@ from quorate.kernel.ids import Offset, Term
 from quorate.quorum.core import messages as m
 from quorate.quorum.core.entries import Entry, EntryKind, InvariantBroken, Snapshot, SnapshotMeta
 from quorate.quorum.core.membership import encode_membership
-from quorate.quorum.errors import NotQuorumLeader, OutcomeUnknown
+from quorate.quorum.errors import NotQuorumLeader
+from quorate.transport.peers.errors import OutcomeUnknown
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.world.world import World
 from tests.unit.quorum.driven_node import ME, OTHER, DrivenNode, until

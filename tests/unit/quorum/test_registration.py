@@ -8,7 +8,7 @@ import pytest
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_DIRECTORY, NodeId, PartitionIndex
 from quorate.metadata.core import commands as c
-from quorate.quorum.core.leader_requests import Heartbeat, LeaderAnswer, LeaderRequest
+from quorate.quorum.core.leader_requests import BrokerHeartbeat, LeaderAnswer, LeaderRequest
 from quorate.quorum.leader_calls import NoQuorum
 from quorate.quorum.registration import BrokerRegistration, RegistrationConfig
 from tests.simulation.world.world import World
@@ -23,7 +23,7 @@ class Broker:
 
     def __init__(self, node: LeadingNode, incarnation: int = 1) -> None:
         self.node = node
-        self.beats: list[Heartbeat] = []
+        self.beats: list[BrokerHeartbeat] = []
         self.failures: list[Exception] = []
         self.is_cut_off = False
         self.error: Exception | None = None
@@ -42,7 +42,7 @@ class Broker:
         )
 
     async def ask(self, request: LeaderRequest, timeout_ms: float) -> tuple[LeaderAnswer, bool]:
-        assert isinstance(request, Heartbeat)
+        assert isinstance(request, BrokerHeartbeat)
         self.beats.append(request)
         if self.error is not None:
             raise self.error

@@ -23,7 +23,7 @@ class Submitted(LeaderMessage, frozen=True, kw_only=True, tag="submitted"):
     outcomes: bytes
 
 
-class Heartbeat(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat"):
+class BrokerHeartbeat(LeaderMessage, frozen=True, kw_only=True, tag="heartbeat"):
     """A broker is alive. ``metadata_version`` is how far its image has come."""
 
     node_id: NodeId
@@ -57,7 +57,7 @@ class Done(LeaderMessage, frozen=True, kw_only=True, tag="done"):
     """A change of the membership is agreed on, or was not needed."""
 
 
-class Refused(LeaderMessage, frozen=True, kw_only=True, tag="refused"):
+class ChangeRefused(LeaderMessage, frozen=True, kw_only=True, tag="refused"):
     """A change of the membership that cannot be made; asking again will not help before something else changes."""
 
     reason: str
@@ -90,8 +90,8 @@ class Redirect(LeaderMessage, frozen=True, kw_only=True, tag="redirect"):
     address: str = ""
 
 
-LeaderRequest = Submit | Heartbeat | Promote | Remove | Describe
-LeaderAnswer = Submitted | HeartbeatAnswer | Done | Refused | Description | Redirect
+LeaderRequest = Submit | BrokerHeartbeat | Promote | Remove | Describe
+LeaderAnswer = Submitted | HeartbeatAnswer | Done | ChangeRefused | Description | Redirect
 
 _encoder = msgspec.msgpack.Encoder()
 _request_decoder: msgspec.msgpack.Decoder[LeaderRequest] = msgspec.msgpack.Decoder(LeaderRequest)

@@ -18,7 +18,10 @@ class PeerUnreachable(PeerError):
 
 
 class OutcomeUnknown(PeerError):
-    """The request was sent, or may have been, and nobody knows what became of it."""
+    """The request was sent, or may have been, and nobody knows what became of it.
+
+    It may have been carried out, or may yet be. Only a request that may be repeated may be asked again.
+    """
 
 
 class PeerTimeout(OutcomeUnknown):
