@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from quorate.quorum.core import voting
+from quorate.quorum.core import roles
 from quorate.quorum.core.messages import VoteRequest
 from quorate.quorum.core.state import RaftState
 from tests.simulation.cluster.cluster import Member, SimulatedCluster, scaled_down
@@ -63,13 +63,13 @@ def test_a_damaged_voter_elects_nobody_who_missed_what_it_had_acknowledged(seed:
 
 @contextmanager
 def damaged_nodes_vote_at_once() -> Iterator[None]:
-    may_vote = voting._may_vote_for
+    may_vote = roles._may_vote_for
 
     def early(state: RaftState, request: VoteRequest) -> bool:
         with patch.object(state, "lost_log", None):
             return may_vote(state, request)
 
-    with patch.object(voting, "_may_vote_for", early):
+    with patch.object(roles, "_may_vote_for", early):
         yield
 
 

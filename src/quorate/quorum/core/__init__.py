@@ -2,5 +2,5 @@
 
 ``node.RaftNode`` is the whole of it to a shell. ``events`` go in, a ``ready.Ready`` comes out; ``outcomes`` answer what
 the shell asked for. Inside, ``follower``, ``candidate`` and ``leader`` are the roles over one ``state``; a role returns
-the ``transitions`` it asks for.
+the ``roles`` it asks for.
 """

@@ -2,9 +2,16 @@
 
 from quorate.kernel.ids import NodeId, Term
 from quorate.quorum.core.messages import Message, VoteRequest, VoteResponse
+from quorate.quorum.core.roles import (
+    Campaign,
+    CampaignPhase,
+    Follow,
+    Lead,
+    Transition,
+    answer_vote_request,
+    send_vote_response,
+)
 from quorate.quorum.core.state import RaftState
-from quorate.quorum.core.transitions import Campaign, CampaignPhase, Follow, Lead, Transition
-from quorate.quorum.core.voting import answer_vote_request, send_vote_response
 
 
 class Candidate:

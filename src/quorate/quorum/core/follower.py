@@ -15,8 +15,8 @@ from quorate.quorum.core.messages import (
     Message,
     TimeoutNow,
 )
+from quorate.quorum.core.roles import Campaign, CampaignPhase, Transition
 from quorate.quorum.core.state import RaftState
-from quorate.quorum.core.transitions import Campaign, CampaignPhase, Transition
 
 
 class Follower:

@@ -31,13 +31,38 @@ from quorate.quorum.core.membership import Membership
 from quorate.quorum.core.messages import AppendRequest, FromLeader, Message, TermNotice, VoteRequest, VoteResponse
 from quorate.quorum.core.outcomes import Refusal
 from quorate.quorum.core.ready import QuorumState, Ready, Role
+from quorate.quorum.core.roles import (
+    Campaign,
+    CampaignPhase,
+    Follow,
+    Lead,
+    Transition,
+    answer_vote_request,
+    send_vote_response,
+)
 from quorate.quorum.core.sanity import TermAllowance, objection
 from quorate.quorum.core.state import Jitter, RaftState
-from quorate.quorum.core.transitions import Campaign, CampaignPhase, Follow, Lead, Transition
-from quorate.quorum.core.voting import answer_vote_request, send_vote_response
 
 
 class RaftNode:
+    """One role at a time over one state. A role returns the change that it asks for (``roles``), the node makes it.
+
+    ======================  ===================================================  ======================
+    from                    when                                                 to
+    ======================  ===================================================  ======================
+    Follower                its election is due: no leader was heard, or died    Candidate, pre-vote
+    Follower                its leader hands over (TimeoutNow)                   Candidate, vote
+    Candidate, pre-vote     a majority would vote for it                         Candidate, vote
+    Candidate, vote         a majority votes for it                              Leader
+    Candidate, either       its election is due again                            Candidate, pre-vote
+    Candidate, either       a majority refuses, or a leader of its term speaks   Follower
+    Leader                  a majority is silent, or its removal is committed    Follower
+    any                     a message of a later term that it has to believe     Follower of that term
+    ======================  ===================================================  ======================
+
+    Asking for votes is what begins a term, pre-votes begin none. One that is no voter, or recovers, never campaigns.
+    """
+
     def __init__(
         self,
         *,

@@ -7,8 +7,38 @@ from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot
 from quorate.quorum.core.log import RaftLog
 from quorate.quorum.core.messages import Message
-from quorate.quorum.core.outcomes import Outcome, Refusal, Refused
-from quorate.quorum.core.tickets import ProposalTickets
+from quorate.quorum.core.outcomes import (
+    Outcome,
+    ProposalAccepted,
+    ProposalCommitted,
+    ProposalLost,
+    ProposalUncertain,
+    Refusal,
+    Refused,
+)
+
+
+class ProposalTickets:
+    def __init__(self, finished: list[Outcome]) -> None:
+        self._finished = finished
+        self._waiting: dict[Offset, int] = {}  # Offsets grow.
+
+    def accepted(self, ticket: int, offset: Offset, term: Term) -> None:
+        self._waiting[offset] = ticket
+        self._finished.append(ProposalAccepted(ticket, offset, term))
+
+    def committed(self, end_offset: Offset) -> None:
+        for offset in [offset for offset in self._waiting if offset < end_offset]:
+            self._finished.append(ProposalCommitted(self._waiting.pop(offset), offset))
+
+    def truncated(self, end_offset: Offset) -> None:
+        for offset in [offset for offset in self._waiting if offset >= end_offset]:
+            self._finished.append(ProposalLost(self._waiting.pop(offset)))
+
+    def replaced_by_snapshot(self) -> None:
+        self._finished.extend(ProposalUncertain(ticket) for ticket in self._waiting.values())
+        self._waiting.clear()
+
 
 Jitter = Callable[[], float]  # Gives numbers of [0, 1).
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from quorate.quorum.core import voting
+from quorate.quorum.core import roles
 from quorate.quorum.core.messages import VoteRequest
 from quorate.quorum.core.state import RaftState
 from tests.unit.quorum.core.chaos import Chaos
@@ -36,7 +36,7 @@ def test_nothing_committed_is_lost_whatever_fails(seeds: range, damages_disks: b
 
 def test_a_damaged_node_that_votes_too_early_is_found() -> None:
     """The harm that is done to disks is such that it matters whether a node waits for its log."""
-    may_vote = voting._may_vote_for
+    may_vote = roles._may_vote_for
 
     def early(state: RaftState, request: VoteRequest) -> bool:
         with patch.object(state, "lost_log", None):
@@ -46,5 +46,5 @@ def test_a_damaged_node_that_votes_too_early_is_found() -> None:
         for seed in SEEDS_THAT_FIND_EARLY_VOTES:
             Chaos(seed, damages_disks=True).run(DURATION_MS)
 
-    with patch.object(voting, "_may_vote_for", early), pytest.raises(AssertionError, match=r"a leader (has|lacks)"):
+    with patch.object(roles, "_may_vote_for", early), pytest.raises(AssertionError, match=r"a leader (has|lacks)"):
         run_all()

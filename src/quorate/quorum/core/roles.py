@@ -1,7 +1,37 @@
-"""Whom a node votes for."""
+"""What roles share: the changes of role that one can ask for, and whom a node votes for.
 
+Roles return changes instead of making each other, so that none needs to know the others.
+"""
+
+import enum
+
+import msgspec
+
+from quorate.kernel.ids import NodeId, Term
 from quorate.quorum.core.messages import VoteRequest, VoteResponse
 from quorate.quorum.core.state import RaftState
+
+
+class CampaignPhase(enum.Enum):
+    PRE_VOTE = "pre-vote"  # Asks whether an election could be won, and disturbs nobody (thesis, section 9.6).
+    VOTE = "vote"
+
+
+class Follow(msgspec.Struct, frozen=True):
+    term: Term
+    leader: NodeId | None
+
+
+class Campaign(msgspec.Struct, frozen=True):
+    phase: CampaignPhase
+    is_transfer: bool = False
+
+
+class Lead(msgspec.Struct, frozen=True):
+    """The election is won."""
+
+
+Transition = Follow | Campaign | Lead | None  # None: the role stays.
 
 
 def answer_vote_request(state: RaftState, request: VoteRequest) -> bool:

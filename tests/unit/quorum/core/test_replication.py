@@ -1,7 +1,7 @@
 """What a leader may send to one peer, in each of the three states."""
 
 from quorate.kernel.ids import Offset
-from quorate.quorum.core.progress import Progress, ProgressState
+from quorate.quorum.core.replication import Progress, ProgressState
 
 
 def replicating(*, match: int = 5, max_in_flight: int = 2) -> Progress:
