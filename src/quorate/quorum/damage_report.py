@@ -1,18 +1,30 @@
-"""Tells of damage to the quorum's files: in the log of the node, and as a condition until all of it is repaired."""
+"""Damage to the quorum's files, as it is told: in the log of the node, and as a condition until all is repaired."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from quorate.kernel.conditions import Condition, Conditions
 from quorate.kernel.ids import NodeId, Offset, QuorumLeader
 from quorate.quorum.core.entries import LogPosition
-from quorate.quorum.core.finding import Finding
 
 logger = logging.getLogger(__name__)
 
 CONDITION = "quorum-damaged"
 _REPEATED_AFTER_S = 10.0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the quorum that is not as it was written."""
+
+    path: str
+    problem: str
+    #: Made good from what else this node has. Otherwise the rest of the cluster has to give it back.
+    is_repaired: bool
+    #: A power cut may have left the file like this.
+    may_be_torn: bool = False
 
 
 def tell_findings(node_id: NodeId, findings: Iterable[Finding]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from quorate.kernel.ids import NodeId
 from quorate.kernel.tasks import FailureHandler, TaskScope
 from quorate.quorum.core.entries import Entry
-from quorate.quorum.core.finding import Finding
-from quorate.quorum.damage_report import tell_findings
+from quorate.quorum.damage_report import Finding, tell_findings
 from quorate.quorum.raft_driver import RaftDriver
 from quorate.quorum.raft_storage import RaftStorage
 

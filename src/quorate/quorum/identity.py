@@ -14,7 +14,7 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId, new_cluster_id
 from quorate.kernel.ports import Disk
 from quorate.quorum import doubled_file
-from quorate.quorum.core.finding import Finding
+from quorate.quorum.damage_report import Finding
 from quorate.quorum.doubled_file import read_all
 
 FILE_NAME = "meta.properties"

@@ -5,7 +5,7 @@ All of it starts when this node has won the quorum and applied everything agreed
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Protocol, assert_never
 
@@ -19,27 +19,22 @@ from quorate.metadata.core.command_codec import decode_commands, encode_outcomes
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.quorum.active_controller import ActiveController
-from quorate.quorum.alarm import Alarm
 from quorate.quorum.core import leader_requests as q
-from quorate.quorum.core.broker_sessions import BrokerSessions
 from quorate.quorum.core.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
 from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.membership_upkeep import MembershipUpkeep
 from quorate.quorum.metadata_store import QuorumMetadataStore
-from quorate.quorum.raft_driver import RaftDriver
+from quorate.quorum.raft_driver import Alarm, RaftDriver
 from quorate.transport.peers.errors import OutcomeUnknown
 
 logger = logging.getLogger(__name__)
-
 
 #: How long what has arrived, and this node's own heartbeat, may take to be heard.
 _HEARING_S = 0.05
 #: A timer that is so late shows that this process was frozen or starved.
 _AWAY_S = 0.1
-
-
 #: The broker has started anew, or was unregistered, since the decision was made.
-_OVERTAKEN = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+_STALE_DECISION = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
 class Neighbours(Protocol):
@@ -224,7 +219,7 @@ class Leadership:
             (outcome,) = (await self._active.submit([command])).outcomes
         except (NotQuorumLeader, OutcomeUnknown):
             return
-        if isinstance(outcome, KafkaError) and outcome.code not in _OVERTAKEN:
+        if isinstance(outcome, KafkaError) and outcome.code not in _STALE_DECISION:
             logger.error("controller command refused command=%s error=%s", command, outcome)
 
     def _watch_sessions(self) -> None:
@@ -262,3 +257,30 @@ class Leadership:
 
     def _now_ms(self) -> int:
         return monotonic_ms(self._loop)
+
+
+class BrokerSessions:
+    """A broker is alive while its last heartbeat is younger than the session time-out."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._last_heard_ms: dict[NodeId, int] = {}
+
+    def begin(self, brokers: Iterable[NodeId], now_ms: int) -> None:
+        """A new controller gives everybody a whole session to find it."""
+        self._last_heard_ms = dict.fromkeys(brokers, now_ms)
+
+    def heard(self, broker: NodeId, now_ms: int) -> None:
+        self._last_heard_ms[broker] = now_ms
+
+    def ended(self, broker: NodeId) -> None:
+        self._last_heard_ms.pop(broker, None)
+
+    def expired(self, now_ms: int) -> list[NodeId]:
+        return [node for node, heard in self._last_heard_ms.items() if now_ms - heard >= self._session_timeout_ms]
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        if not self._last_heard_ms:
+            return None
+        return min(self._last_heard_ms.values()) + self._session_timeout_ms

@@ -23,20 +23,18 @@ from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig
 from quorate.quorum.config import QuorumConfig
 from quorate.quorum.core.config import RaftConfig
-from quorate.quorum.core.finding import Finding
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
 from quorate.quorum.core.membership import Member, Membership
 from quorate.quorum.core.messages import Message, encode_message
 from quorate.quorum.core.node import RaftNode
 from quorate.quorum.core.ready import QuorumState
 from quorate.quorum.core.sanity import is_address
-from quorate.quorum.damage_report import RecoveryReport, tell_findings
-from quorate.quorum.departed_brokers import DepartedBrokers
+from quorate.quorum.damage_report import Finding, RecoveryReport, tell_findings
 from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.file_check import FileCheck
 from quorate.quorum.leader_calls import LeaderCalls
-from quorate.quorum.leader_doubt import LeaderDoubt
 from quorate.quorum.leadership import Leadership, Predecessor
+from quorate.quorum.lost_brokers import DepartedBrokers, LeadershipUncertainty
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.peer_checks import check_metadata, read_message, read_request
 from quorate.quorum.raft_driver import RaftDriver
@@ -98,7 +96,7 @@ class Quorum:
             on_referral=self._leader_referred_to,
         )
         self.metadata = metadata = QuorumMetadataStore(self.leader_calls, loop, new_uuid, environment.workers)
-        self.leader_doubt = LeaderDoubt(loop, self._is_live)
+        self.leadership_uncertainty = LeadershipUncertainty(loop, self._is_live)
         self.departed_brokers = DepartedBrokers(loop)
         self.balance = AutomaticBalance(balance, metadata, lambda: self._leadership.current, loop)
         self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
@@ -209,16 +207,16 @@ class Quorum:
 
     def peer_connected(self, node_id: NodeId, incarnation: int) -> None:
         if self._incarnations.get(node_id) == incarnation:
-            self.leader_doubt.peer_back(node_id)  # Only the connection was lost.
+            self.leadership_uncertainty.peer_back(node_id)  # Only the connection was lost.
         self._incarnations[node_id] = incarnation
         self.leader_calls.leader_changed()
         self.driver.peer_reachable(node_id)
 
     def peer_connection_lost(self, node_id: NodeId) -> None:
-        self.leader_doubt.peer_lost(node_id)
+        self.leadership_uncertainty.peer_lost(node_id)
 
     def peer_died(self, node_id: NodeId) -> None:
-        self.leader_doubt.peer_lost(node_id)
+        self.leadership_uncertainty.peer_lost(node_id)
         self.driver.peer_died(node_id)
         self._leadership.broker_died(node_id)
 
@@ -297,7 +295,7 @@ class Quorum:
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:
         if delta.changed_brokers:
             self._update_peers()
-            self.leader_doubt.look_again()
+            self.leadership_uncertainty.look_again()
             self.departed_brokers.brokers_changed(image, delta.changed_brokers)
 
     def _addresses(self) -> dict[NodeId, Address]:

@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar, assert_never
 from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
 from quorate.kernel.ports import Clock
 from quorate.kernel.tasks import monotonic_ms
-from quorate.quorum.alarm import Alarm
 from quorate.quorum.core import events as e
 from quorate.quorum.core import outcomes as o
 from quorate.quorum.core.entries import Entry, EntryKind, LogPosition, Snapshot, SnapshotMeta
@@ -416,3 +415,17 @@ def _has_writes(ready: Ready) -> bool:
 
 def _has_membership(entries: Sequence[Entry]) -> bool:
     return any(entry.kind is EntryKind.MEMBERSHIP for entry in entries)
+
+
+class Alarm:
+    """A timer that knows when it is due. Those of a loop need not: uvloop's do not where that is at once."""
+
+    __slots__ = ("_handle", "due_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, due_s: float, callback: Callable[[], None]) -> None:
+        """``due_s`` is a time of the loop; one that has passed means at once."""
+        self.due_s = due_s
+        self._handle = loop.call_at(due_s, callback)
+
+    def cancel(self) -> None:
+        self._handle.cancel()

@@ -23,10 +23,10 @@ from quorate.kernel.ports import Clock, Disk
 from quorate.quorum.acknowledged import FILE_NAME as ACKNOWLEDGED
 from quorate.quorum.acknowledged import Acknowledged, AcknowledgedFile
 from quorate.quorum.core.entries import NO_TERM, Entry, EntryKind, HardState, LogPosition, Snapshot
-from quorate.quorum.core.finding import Finding
 from quorate.quorum.core.lost_knowledge import Evidence, MemberFiles, find_missing_log
 from quorate.quorum.core.membership import Membership, decode_membership
 from quorate.quorum.core.ready import Ready
+from quorate.quorum.damage_report import Finding
 from quorate.quorum.identity import FILE_NAME as IDENTITY
 from quorate.quorum.identity import check_identity, has_joined, mark_joined
 from quorate.quorum.log_scan import ScannedLog, encode_entry, scan_log

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
@@ -25,9 +25,9 @@ from quorate.kernel.ids import NodeId
 from quorate.kernel.settings import Durability
 from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.metadata.core.config_definitions import ConfigValue
+from quorate.storage.os_disk import OsDisk, OsFile
 from quorate.storage.pooled_disk import PooledDisk
 from quorate.testing.free_ports import free_ports
-from quorate.testing.unsynced_disk import UnsyncedDisk
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class ClusterInProcess:
         self._planned = self._plan(self._folder)
         self._loop = _new_event_loop()
         #: All nodes share the descriptors of the process, which belongs to the tests: half of those are left to them.
-        self._disk = PooledDisk(UnsyncedDisk(), raise_limit() // 2)
+        self._disk = PooledDisk(_UnsyncedDisk(), raise_limit() // 2)
         self._executor = ThreadPoolExecutor(_WORKER_THREADS, thread_name_prefix="quorate-worker")
         self._thread = threading.Thread(target=self._loop.run_forever, name="quorate-cluster", daemon=True)
         self._thread.start()
@@ -240,3 +240,21 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+class _UnsyncedFile(OsFile):
+    __slots__ = ()
+
+    def sync(self) -> None:
+        pass
+
+
+class _UnsyncedDisk(OsDisk):
+    """The real disk without waiting for it: what a test writes need not survive a power cut."""
+
+    __slots__ = ()
+
+    _file_type: ClassVar[type[OsFile]] = _UnsyncedFile
+
+    def sync_directory(self, path: str) -> None:
+        pass

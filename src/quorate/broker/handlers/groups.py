@@ -91,7 +91,7 @@ async def _find_broker(services: Services, key_type: int, key: str) -> Broker:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Only consumer groups and transactions have a coordinator here.")
     if key_type == _TRANSACTION_KEY and not key:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id cannot be empty.")
-    await services.quorum.leader_doubt.end()
+    await services.quorum.leadership_uncertainty.end()
     if key_type == _TRANSACTION_KEY:
         return await services.transactions.find(TransactionalId(key))
     return await services.groups.find(GroupId(key))

@@ -55,7 +55,7 @@ _LARGEST_PAGE = 2000
 
 
 def metadata(services: Services, context: RequestContext, request: MetadataRequest) -> HandlerResult:
-    if services.quorum.leader_doubt.exists or (request.topics and services.has_peers):
+    if services.quorum.leadership_uncertainty.exists or (request.topics and services.has_peers):
         return _respond_when_certain(services, context, request)
     return _respond(services, context, request)
 
@@ -70,8 +70,8 @@ async def _respond_when_certain(
     that does not know of its election yet turns a client away, which costs it a backoff.
     """
     await asyncio.sleep(_NEWS_TRAVELS_S)
-    if services.quorum.leader_doubt.exists:
-        await services.quorum.leader_doubt.end()
+    if services.quorum.leadership_uncertainty.exists:
+        await services.quorum.leadership_uncertainty.end()
         await asyncio.sleep(_IMAGES_DIFFER_S)
     response = _respond(services, context, request)
     return response if isinstance(response, MetadataResponse) else await response

@@ -33,54 +33,6 @@ from quorate.quorum.core.roles import Follow, Transition
 from quorate.quorum.core.state import RaftState
 
 
-class _Round(msgspec.Struct, frozen=True):
-    number: int
-    read_offset: Offset
-    tickets: list[int]
-
-
-class ReadRounds:
-    def __init__(self) -> None:
-        self.current_round = 0
-        self._unasked: list[int] = []
-        self._asked: deque[_Round] = deque()
-
-    def add(self, ticket: int) -> None:
-        self._unasked.append(ticket)
-
-    def start_round(self, high_watermark: Offset) -> bool:
-        """Put the reads that wait into a new round; return whether there were any."""
-        if not self._unasked:
-            return False
-        self.current_round += 1
-        self._asked.append(_Round(self.current_round, high_watermark, self._unasked))
-        self._unasked = []
-        return True
-
-    def confirm(self, acknowledged_round: int) -> list[Outcome]:
-        ready: list[Outcome] = []
-        while self._asked and self._asked[0].number <= acknowledged_round:
-            confirmed = self._asked.popleft()
-            ready.extend(ReadReady(ticket, confirmed.read_offset) for ticket in confirmed.tickets)
-        return ready
-
-    def abandon(self) -> list[int]:
-        """The tickets of all reads that will not be answered."""
-        tickets = [ticket for asked in self._asked for ticket in asked.tickets] + self._unasked
-        self._asked.clear()
-        self._unasked = []
-        return tickets
-
-
-class Transfer(msgspec.Struct, kw_only=True):
-    """While there is one, the leader takes no proposals, so that the target can catch up (thesis, section 3.10)."""
-
-    target: NodeId
-    ticket: int
-    deadline_ms: int
-    is_requested: bool = False  # The target has the whole log and was told to campaign.
-
-
 class Leader:
     def __init__(self, state: RaftState) -> None:
         self._state = state
@@ -279,3 +231,53 @@ class Leader:
         if self._transfer is not None:
             self._state.finished.append(TransferFinished(self._transfer.ticket, stepped_down))
             self._transfer = None
+
+
+class _Round(msgspec.Struct, frozen=True):
+    number: int
+    read_offset: Offset
+    tickets: list[int]
+
+
+class ReadRounds:
+    """The reads that wait until a majority has confirmed that this node led when they were asked."""
+
+    def __init__(self) -> None:
+        self.current_round = 0
+        self._unasked: list[int] = []
+        self._asked: deque[_Round] = deque()
+
+    def add(self, ticket: int) -> None:
+        self._unasked.append(ticket)
+
+    def start_round(self, high_watermark: Offset) -> bool:
+        """Put the reads that wait into a new round; return whether there were any."""
+        if not self._unasked:
+            return False
+        self.current_round += 1
+        self._asked.append(_Round(self.current_round, high_watermark, self._unasked))
+        self._unasked = []
+        return True
+
+    def confirm(self, acknowledged_round: int) -> list[Outcome]:
+        ready: list[Outcome] = []
+        while self._asked and self._asked[0].number <= acknowledged_round:
+            confirmed = self._asked.popleft()
+            ready.extend(ReadReady(ticket, confirmed.read_offset) for ticket in confirmed.tickets)
+        return ready
+
+    def abandon(self) -> list[int]:
+        """The tickets of all reads that will not be answered."""
+        tickets = [ticket for asked in self._asked for ticket in asked.tickets] + self._unasked
+        self._asked.clear()
+        self._unasked = []
+        return tickets
+
+
+class Transfer(msgspec.Struct, kw_only=True):
+    """While there is one, the leader takes no proposals, so that the target can catch up (thesis, section 3.10)."""
+
+    target: NodeId
+    ticket: int
+    deadline_ms: int
+    is_requested: bool = False  # The target has the whole log and was told to campaign.

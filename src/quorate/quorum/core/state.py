@@ -17,29 +17,6 @@ from quorate.quorum.core.outcomes import (
     Refused,
 )
 
-
-class ProposalTickets:
-    def __init__(self, finished: list[Outcome]) -> None:
-        self._finished = finished
-        self._waiting: dict[Offset, int] = {}  # Offsets grow.
-
-    def accepted(self, ticket: int, offset: Offset, term: Term) -> None:
-        self._waiting[offset] = ticket
-        self._finished.append(ProposalAccepted(ticket, offset, term))
-
-    def committed(self, end_offset: Offset) -> None:
-        for offset in [offset for offset in self._waiting if offset < end_offset]:
-            self._finished.append(ProposalCommitted(self._waiting.pop(offset), offset))
-
-    def truncated(self, end_offset: Offset) -> None:
-        for offset in [offset for offset in self._waiting if offset >= end_offset]:
-            self._finished.append(ProposalLost(self._waiting.pop(offset)))
-
-    def replaced_by_snapshot(self) -> None:
-        self._finished.extend(ProposalUncertain(ticket) for ticket in self._waiting.values())
-        self._waiting.clear()
-
-
 Jitter = Callable[[], float]  # Gives numbers of [0, 1).
 
 
@@ -136,3 +113,25 @@ class RaftState:
         """A log that is at least as far as the lost one has all of it that is committed, or can still be."""
         if self.lost_log is not None and self.log.end >= self.lost_log:
             self.lost_log = None
+
+
+class ProposalTickets:
+    def __init__(self, finished: list[Outcome]) -> None:
+        self._finished = finished
+        self._waiting: dict[Offset, int] = {}  # Offsets grow.
+
+    def accepted(self, ticket: int, offset: Offset, term: Term) -> None:
+        self._waiting[offset] = ticket
+        self._finished.append(ProposalAccepted(ticket, offset, term))
+
+    def committed(self, end_offset: Offset) -> None:
+        for offset in [offset for offset in self._waiting if offset < end_offset]:
+            self._finished.append(ProposalCommitted(self._waiting.pop(offset), offset))
+
+    def truncated(self, end_offset: Offset) -> None:
+        for offset in [offset for offset in self._waiting if offset >= end_offset]:
+            self._finished.append(ProposalLost(self._waiting.pop(offset)))
+
+    def replaced_by_snapshot(self) -> None:
+        self._finished.extend(ProposalUncertain(ticket) for ticket in self._waiting.values())
+        self._waiting.clear()

@@ -4,7 +4,7 @@ from asyncio import AbstractEventLoop
 import pytest
 import uvloop
 
-from quorate.quorum.alarm import Alarm
+from quorate.quorum.raft_driver import Alarm
 from tests.unit.quorum.driven_node import until
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quorate.kernel.ids import NodeId
-from quorate.quorum.leader_doubt import LeaderDoubt
+from quorate.quorum.lost_brokers import LeadershipUncertainty
 
 TWO, THREE = NodeId(2), NodeId(3)
 
@@ -44,7 +44,7 @@ async def settle() -> None:
 def test_doubt_ends_when_the_image_no_longer_counts_on_the_node() -> None:
     async def scenario() -> None:
         live = {TWO, THREE}
-        doubt = LeaderDoubt(asyncio.get_running_loop(), live.__contains__)
+        doubt = LeadershipUncertainty(asyncio.get_running_loop(), live.__contains__)
         assert not doubt.exists
         doubt.peer_lost(TWO)
         doubt.peer_lost(THREE)
@@ -63,7 +63,7 @@ def test_doubt_ends_when_the_image_no_longer_counts_on_the_node() -> None:
 
 def test_a_node_that_the_image_does_not_count_on_raises_no_doubt() -> None:
     async def scenario() -> None:
-        doubt = LeaderDoubt(asyncio.get_running_loop(), lambda _: False)
+        doubt = LeadershipUncertainty(asyncio.get_running_loop(), lambda _: False)
         doubt.peer_lost(TWO)
         assert not doubt.exists
         await doubt.end()
@@ -74,7 +74,7 @@ def test_a_node_that_the_image_does_not_count_on_raises_no_doubt() -> None:
 def test_those_who_wait_are_let_go_in_time_also_by_a_timer_that_is_early() -> None:
     async def scenario() -> None:
         timers = Timers(asyncio.get_running_loop())
-        doubt = LeaderDoubt(timers, lambda _: True)  # type: ignore[arg-type]
+        doubt = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
         doubt.peer_lost(TWO)
         waiting = asyncio.ensure_future(doubt.end())
         await settle()
@@ -90,7 +90,7 @@ def test_those_who_wait_are_let_go_in_time_also_by_a_timer_that_is_early() -> No
 def test_a_node_that_is_lost_again_is_in_doubt_for_a_whole_time_again() -> None:
     async def scenario() -> None:
         timers = Timers(asyncio.get_running_loop())
-        doubt = LeaderDoubt(timers, lambda _: True)  # type: ignore[arg-type]
+        doubt = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
         doubt.peer_lost(TWO)
         doubt.peer_back(TWO)
         timers.now += 0.2
