@@ -21,7 +21,7 @@ def scan_headers(file: DiskFile, position: int, end: int) -> Iterator[tuple[int,
         position += header.size_bytes
 
 
-def read_batches(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def scan_batches(file: DiskFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Each batch with its bytes; ``CorruptBatch`` at the first that is torn or has a wrong CRC."""
     chunk, chunk_start = memoryview(b""), position
     while position < end:

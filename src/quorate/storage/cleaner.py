@@ -12,7 +12,7 @@ import msgspec
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.kernel.ports import Buffer, Disk, DiskFile
 from quorate.records.batch import BatchHeader, read_header
-from quorate.storage.batch_scan import read_batches
+from quorate.storage.batch_scan import scan_batches
 from quorate.storage.compaction import (
     CleanedTransactions,
     CompactionRules,
@@ -182,7 +182,7 @@ def _latest_offsets(plan: CleaningPlan, max_keys: int) -> LatestOffsets:
     for source in plan.sources:
         if source.end_offset <= plan.first_dirty_offset:
             continue
-        for _, header, batch in read_batches(source.file, 0, source.size_bytes):
+        for _, header, batch in scan_batches(source.file, 0, source.size_bytes):
             if len(latest) >= max_keys:
                 return latest
             if header.last_offset < plan.first_dirty_offset:
@@ -231,7 +231,7 @@ def _clean_group(
     changed = len(sources) > 1
     pending: list[Buffer] = []
     for source in sources:
-        for _, header, batch in read_batches(source.file, 0, source.size_bytes):
+        for _, header, batch in scan_batches(source.file, 0, source.size_bytes):
             kept = _compact(segment, batch, header, rules, transactions)
             changed = changed or kept is not batch
             if kept:

@@ -15,7 +15,7 @@ from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import DiskFile
 from quorate.records.batch import HEADER_SIZE_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, check_crc, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
-from quorate.storage.batch_scan import read_batches
+from quorate.storage.batch_scan import scan_batches
 from quorate.storage.checkpoints import EpochStart
 
 _SEARCH_BYTES = 1 << 20
@@ -114,7 +114,7 @@ class DamageSearch:
     def _pass_sound_batches(self) -> Iterator[int]:
         told = self._position
         try:
-            for position, header, _ in read_batches(self._file, self._position, self._extent.end):
+            for position, header, _ in scan_batches(self._file, self._position, self._extent.end):
                 if not self._fits(position, header):
                     break
                 self._position = position + header.size_bytes

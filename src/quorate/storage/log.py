@@ -150,8 +150,8 @@ class PartitionLog(LogState):
     begin_summing = segment_checks.begin_summing
     note_summed = segment_checks.note_summed
     plan_repair = segment_repair.plan_repair
-    install_repair = segment_repair.install
-    repair_small_files = small_files.repair
+    install_repair = segment_repair.install_repair
+    repair_small_files = small_files.repair_small_files
 
     @property
     def stored_segments(self) -> list[Segment]:

@@ -11,7 +11,7 @@ import msgspec
 from quorate.kernel.ids import Offset
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, read_header
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
-from quorate.storage.batch_scan import read_batches
+from quorate.storage.batch_scan import scan_batches
 from quorate.storage.checkpoints import EpochStart
 from quorate.storage.damage import LogExtent, epoch_at, find_damage
 from quorate.storage.segment import INDEXES_CHANGED, LoggedBatch, Segment
@@ -53,7 +53,7 @@ def recover_segment(
     segment.is_checked = checked_from == 0 and segment.base_offset >= recovery_point
     reason = None
     try:
-        for position, header, _ in read_batches(segment.file, checked_from, file_size):
+        for position, header, _ in scan_batches(segment.file, checked_from, file_size):
             _require_follows(segment, header, next_offset)
             if (
                 stored_epochs is not None

@@ -1,9 +1,9 @@
 """Repairing the damaged files of a segment: from what is sound of them, and from another replica.
 
-``plan_repair`` and ``install`` belong to the loop's thread, ``repair`` to a worker's. It reads through handles of its
-own and writes only files that the log does not know yet. A log that has damage is written again, whole, and takes the
-place of the old one as a compacted segment does; its sound batches stay as they are, byte for byte. Damaged indexes are
-made from the log, and aborted transactions by replaying it.
+``plan_repair`` and ``install_repair`` belong to the loop's thread, ``repair`` to a worker's. It reads through handles
+of its own and writes only files that the log does not know yet. A log that has damage is written again, whole, and
+takes the place of the old one as a compacted segment does; its sound batches stay as they are, byte for byte. Damaged
+indexes are made from the log, and aborted transactions by replaying it.
 
 ``Replacement`` judges the batches of another replica. An epoch has one leader, which assigns an offset once: a batch of
 the right offset and epoch, whose CRC is right, is the one that was here.
@@ -102,7 +102,7 @@ def repair(disk: Disk, plan: RepairPlan, replacements: Sequence[FilePart] | None
 
 
 @changes_log
-def install(state: LogState, repaired: RepairedSegment) -> bool:
+def install_repair(state: LogState, repaired: RepairedSegment) -> bool:
     """Put what was made in place; False where the log has changed so that it does not fit any more."""
     subject = repaired.plan.subject
     if not is_current(state, subject):

@@ -43,7 +43,7 @@ def find_damaged(disk: Disk, directory: str, topic_id: TopicId | None = None) ->
 
 
 @changes_log
-def repair(state: LogState, names: Sequence[str], topic_id: TopicId | None = None) -> None:
+def repair_small_files(state: LogState, names: Sequence[str], topic_id: TopicId | None = None) -> None:
     """Write those that ``find_damaged`` has named again, from what is in memory, which is never damaged."""
     for name in names:
         path = f"{state.directory}/{name}"
