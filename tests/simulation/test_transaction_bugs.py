@@ -38,7 +38,7 @@ _SEARCHES = {
     "offsets_of_aborted_transactions_count": _Search((), 3, (Checker.ABORTED_READ,)),
     "a_marker_keeps_the_next_transaction_out": _Search(("slow_disk",), 4, (Checker.REFUSAL,)),
     "a_zombie_ends_what_its_successor_has_begun": _Search(
-        ("slow_disk",), 190, (Checker.REFUSAL, Checker.STABLE_OFFSET)
+        ("slow_disk",), 268, (Checker.REFUSAL, Checker.STABLE_OFFSET)
     ),
     "a_replaced_coordinator_answers_from_what_it_knows": _Search(
         ("isolate_from_peers",), 74, (Checker.REFUSAL, Checker.ATOMICITY)
