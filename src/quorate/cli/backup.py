@@ -12,7 +12,15 @@ import typer
 from quorate.cli.interruption import INTERRUPTED_STATUS, interruptible
 from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption, read_settings_file
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.spark_options import (
+    ConfOption,
+    FormatOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    spark_settings,
+    spark_when_needed,
+)
 from quorate.cli.terminal import counted
 from quorate.kernel.errors import QuorateError
 
@@ -89,24 +97,13 @@ class _Session:
         from quorate.backup.manifests.catalog import ManifestCatalog
         from quorate.backup.objects.opening import open_storage
         from quorate.backup.spark.copy.backup_run import BackupRuns, client_config
-        from quorate.backup.spark.session.job import SparkDriver
-        from quorate.backup.spark.session.spark_session import open_spark
 
         self._config = config
         self._display = display
         self._storage: ObjectStorage = open_storage(config.location)
         self._catalog: ManifestCatalog = ManifestCatalog(self._storage, config.backup_id)
-        started: list[SparkDriver] = []
-
-        def start_spark() -> SparkDriver:
-            if not started:
-                display.phase("starting Spark")
-                opened = open_spark(spark, f"quorate backup {config.backup_id}", display.say)
-                started.append(stack.enter_context(opened))
-            return started[0]
-
-        self._start_spark = start_spark
-        self._runs = BackupRuns(config, client_config(config), self._catalog, start_spark)
+        self._start_spark = spark_when_needed(spark, f"quorate backup {config.backup_id}", display, stack)
+        self._runs = BackupRuns(config, client_config(config), self._catalog, self._start_spark)
 
     def run_once(self, orphan_age_ms: int) -> "RunReport":
         self._check_storage()

@@ -8,13 +8,20 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.spark_options import (
+    ConfOption,
+    FormatOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    spark_settings,
+    spark_when_needed,
+)
 from quorate.cli.terminal import counted
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import parse_size
 
 if TYPE_CHECKING:
-    from quorate.backup.spark.session.job import SparkDriver
     from quorate.backup.spark.upkeep.compact_run import CompactReport
 
 
@@ -36,7 +43,6 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     from quorate.backup.manifests.catalog import ManifestCatalog
     from quorate.backup.objects.opening import open_storage
     from quorate.backup.objects.storage import StorageLocation
-    from quorate.backup.spark.session.spark_session import open_spark
     from quorate.backup.spark.upkeep.compact_run import CompactRun
 
     check_backup_id(backup_id)
@@ -52,11 +58,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
         ProgressDisplay("compact", is_quiet=output_format is OutputFormat.JSON) as display,
         contextlib.ExitStack() as stack,
     ):
-
-        def start_spark() -> "SparkDriver":
-            display.phase("starting Spark")
-            return stack.enter_context(open_spark(settings, f"quorate compact {backup_id}", display.say))
-
+        start_spark = spark_when_needed(settings, f"quorate compact {backup_id}", display, stack)
         run = CompactRun(location, catalog, start_spark)
         report = run.run(display, min_segment_bytes=smallest_bytes, max_segment_bytes=largest_bytes)
     _show(report, output_format)

@@ -12,7 +12,15 @@ import typer
 from quorate.cli.interruption import interruptible
 from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption, read_settings_file
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.spark_options import (
+    ConfOption,
+    FormatOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    spark_settings,
+    spark_when_needed,
+)
 from quorate.cli.terminal import counted
 
 if TYPE_CHECKING:
@@ -63,18 +71,8 @@ def _open_run(
     from quorate.backup.restore.ledger import RestoreLedger, restores_location
     from quorate.backup.spark.restore.restore_run import RestoreRun
     from quorate.backup.spark.restore.target import target_client_config
-    from quorate.backup.spark.session.job import SparkDriver
-    from quorate.backup.spark.session.spark_session import open_spark
 
-    started: list[SparkDriver] = []
-
-    def start_spark() -> SparkDriver:
-        if not started:
-            display.phase("starting Spark")
-            opened = open_spark(spark, f"quorate restore {config.backup_id}", display.say)
-            started.append(stack.enter_context(opened))
-        return started[0]
-
+    start_spark = spark_when_needed(spark, f"quorate restore {config.backup_id}", display, stack)
     catalog = ManifestCatalog(open_storage(config.location), config.backup_id)
     ledger = RestoreLedger(open_storage(restores_location(config)))
     return RestoreRun(config, target_client_config(config), catalog, ledger, start_spark)

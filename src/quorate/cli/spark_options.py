@@ -1,14 +1,18 @@
-"""What the commands that run on Spark share: its options, and who reads what they print."""
+"""What the commands that run on Spark share: its options, its start, and who reads what they print."""
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quorate.cli.options import parse_configs
+from quorate.cli.progress_display import ProgressDisplay
 
 if TYPE_CHECKING:
     from quorate.backup.config import SparkConfig
+    from quorate.backup.spark.session.job import SparkDriver
     from quorate.backup.spark.session.settings import SparkSettings
 
 MasterOption = Annotated[
@@ -51,3 +55,20 @@ def spark_settings(
     return SparkSettings(
         master=master or SparkSettings().master, remote=remote, conf=of_file | given, rows_pass_jvm=rows_pass_jvm
     )
+
+
+def spark_when_needed(
+    settings: "SparkSettings", name: str, display: ProgressDisplay, stack: ExitStack
+) -> "Callable[[], SparkDriver]":
+    """Spark is started by the first call, and not before; the stack ends it."""
+    from quorate.backup.spark.session.spark_session import open_spark
+
+    started: list[SparkDriver] = []
+
+    def start_spark() -> "SparkDriver":
+        if not started:
+            display.phase("starting Spark")
+            started.append(stack.enter_context(open_spark(settings, name, display.say)))
+        return started[0]
+
+    return start_spark

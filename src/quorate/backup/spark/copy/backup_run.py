@@ -40,7 +40,7 @@ _CAPTURE_TIMEOUT_MS = 30_000
 _CAPTURE_CONNECTIONS = 4
 
 
-class RunWatcher(JobWatcher, Protocol):
+class PlanWatcher(JobWatcher, Protocol):
     def planned(self, plan: Plan) -> None:
         """What is about to be copied."""
         ...
@@ -61,7 +61,7 @@ class BackupRuns:
         self._catalog = catalog
         self._spark = spark
 
-    def run(self, watcher: RunWatcher, *, commit_unchanged: bool = True) -> RunReport | None:
+    def run(self, watcher: PlanWatcher, *, commit_unchanged: bool = True) -> RunReport | None:
         """Copy and commit. None where nothing has changed since the last run and ``commit_unchanged`` is not set."""
         started = time.monotonic()
         run_id = uuid.uuid4().hex

@@ -1,8 +1,7 @@
 """Everything before the first change at the target: is it safe to begin, and what exactly will be written? Does I/O."""
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -19,17 +18,11 @@ from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.restore.topics import SelectedTopic, select_topics
 from quorate.backup.segments.verification import verified_batches, verify_hash
 from quorate.backup.spark.restore.target import RestoreTarget
-from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.job import RunWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import pack_by_bytes
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, TopicName
-
-
-class RestoreWatcher(JobWatcher, Protocol):
-    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
-        """A job of so many tasks is about to run."""
-        ...
 
 
 class SurveyRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +49,7 @@ class RestorePreparation:
         self._spark = spark
 
     def plan(
-        self, target: RestoreTarget, watcher: RestoreWatcher
+        self, target: RestoreTarget, watcher: RunWatcher
     ) -> tuple[RestorePlan, dict[TopicName, list[PartitionSurvey]]]:
         """Everything that can be wrong is found here. The plan has no producer yet."""
         restore = self._config.restore
@@ -121,7 +114,7 @@ class RestorePreparation:
         target.validate(missing, restore)
 
     def _run_survey(
-        self, requests: list[SurveyRequest], manifest: Manifest, watcher: RestoreWatcher
+        self, requests: list[SurveyRequest], manifest: Manifest, watcher: RunWatcher
     ) -> dict[TopicName, list[PartitionSurvey]]:
         tasks = pack_by_bytes(requests, lambda request: request.size_bytes)
         surveys: dict[TopicName, list[PartitionSurvey]] = {}

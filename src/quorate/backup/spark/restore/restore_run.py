@@ -21,10 +21,10 @@ from quorate.backup.restore.outgoing import PartitionAssignment, SourceSegments
 from quorate.backup.restore.plan import RestorePlan, TargetTopic, spans_by_target
 from quorate.backup.retention.holds import HoldLedger, holds_location
 from quorate.backup.spark.restore.groups import RestoreGroups
-from quorate.backup.spark.restore.preparation import RestorePreparation, RestoreWatcher
+from quorate.backup.spark.restore.preparation import RestorePreparation
 from quorate.backup.spark.restore.target import RestoreTarget
 from quorate.backup.spark.restore.write_task import TaskWritten, WriteSettings, WriteTask
-from quorate.backup.spark.session.job import SparkDriver
+from quorate.backup.spark.session.job import RunWatcher, SparkDriver
 from quorate.backup.spark.session.work_sharing import group_into_lanes, pack_by_bytes, share_of_limit
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
@@ -73,7 +73,7 @@ class RestoreRun:
         self._spark = spark
         self._preparation = RestorePreparation(config, catalog, spark)
 
-    def run(self, watcher: RestoreWatcher, *, is_dry: bool = False) -> RestoreReport:
+    def run(self, watcher: RunWatcher, *, is_dry: bool = False) -> RestoreReport:
         started = time.monotonic()
         watcher.phase("planning")
         with KafkaClient(self._client_config) as client:
@@ -134,9 +134,7 @@ class RestoreRun:
                 )
         return OpenRestore(restore_id=restore_id, plan=plan, is_resumed=True)
 
-    def _begin(
-        self, restore_id: str, client: KafkaClient, target: RestoreTarget, watcher: RestoreWatcher
-    ) -> OpenRestore:
+    def _begin(self, restore_id: str, client: KafkaClient, target: RestoreTarget, watcher: RunWatcher) -> OpenRestore:
         own, surveys = self._preparation.plan(target, watcher)
         identity = client.idempotent_producer().identity
         own = msgspec.structs.replace(own, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch)
@@ -167,7 +165,7 @@ class RestoreRun:
                 raise QuorateError(f"target topic {name} is not empty any more: delete it and restore again")
         return self._ledger.put_topic_ids(opened.restore_id, target.create(opened.plan))
 
-    def _write_the_rest(self, opened: OpenRestore, target: RestoreTarget, watcher: RestoreWatcher) -> list[TaskWritten]:
+    def _write_the_rest(self, opened: OpenRestore, target: RestoreTarget, watcher: RunWatcher) -> list[TaskWritten]:
         """Until every record is in the target. Nothing where that was so once: its users may have it by now."""
         if self._ledger.is_written(opened.restore_id):
             return []
@@ -183,7 +181,7 @@ class RestoreRun:
         return written
 
     def _write(
-        self, opened: OpenRestore, topic_ids: dict[TopicName, TopicId], watcher: RestoreWatcher
+        self, opened: OpenRestore, topic_ids: dict[TopicName, TopicId], watcher: RunWatcher
     ) -> list[TaskWritten]:
         plan = opened.plan
         packs = pack_by_bytes(assignments(plan, self._catalog.read(plan.manifest_number)), _size_of)

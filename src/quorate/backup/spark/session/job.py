@@ -37,6 +37,14 @@ class JobWatcher(Protocol):
         ...
 
 
+class RunWatcher(JobWatcher, Protocol):
+    """Is told the same of a run whose jobs follow each other."""
+
+    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
+        """A job of so many tasks is about to run."""
+        ...
+
+
 class SparkDriver(Protocol):
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
         """Every task's result. When interrupted, the job is cancelled before the interrupt goes on."""

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from quorate.backup.planning.ranges import fill
+
 Item = TypeVar("Item")
 
 _TASK_BYTES = 32 * 1024 * 1024
@@ -14,17 +16,16 @@ _LANES_PER_TASK = 8
 _BURST_SECONDS = 0.5
 
 
-def pack_by_bytes(items: Iterable[Item], size_of: Callable[[Item], int]) -> list[list[Item]]:
+def pack_by_bytes(
+    items: Iterable[Item],
+    size_of: Callable[[Item], int],
+    *,
+    max_bytes: int = _TASK_BYTES,
+    max_items: int = _ITEMS_PER_TASK,
+) -> list[list[Item]]:
     """A large item is a task of its own and starts first; small ones share one."""
-    tasks: list[list[Item]] = []
-    open_bytes = 0
-    for item in sorted(items, key=lambda item: -size_of(item)):
-        if not tasks or open_bytes + size_of(item) > _TASK_BYTES or len(tasks[-1]) == _ITEMS_PER_TASK:
-            tasks.append([])
-            open_bytes = 0
-        tasks[-1].append(item)
-        open_bytes += size_of(item)
-    return tasks
+    largest_first = sorted(items, key=lambda item: -size_of(item))
+    return list(fill(largest_first, size_of, max_bytes=max_bytes, max_items=max_items))
 
 
 def group_into_lanes(

@@ -8,7 +8,6 @@ every attempt writes objects of its own.
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -21,17 +20,11 @@ from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.objects.stored_documents import now_ms
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, merge_segments, plan_merges
 from quorate.backup.segments.layout import FrameCodec
-from quorate.backup.spark.session.job import JobWatcher, SparkDriver
+from quorate.backup.spark.session.job import RunWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import pack_by_bytes
 
 _MAX_COMMITS = 20
-
-
-class CompactWatcher(JobWatcher, Protocol):
-    def begins(self, what: str, task_bytes: Sequence[int]) -> None:
-        """A job of so many tasks is about to run."""
-        ...
 
 
 class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +62,7 @@ class CompactRun:
         self._spark = spark
 
     def run(
-        self, watcher: CompactWatcher, *, min_segment_bytes: int, max_segment_bytes: int, fan_in: int | None = None
+        self, watcher: RunWatcher, *, min_segment_bytes: int, max_segment_bytes: int, fan_in: int | None = None
     ) -> CompactReport:
         started = time.monotonic()
         run_id = uuid.uuid4().hex
@@ -100,7 +93,7 @@ class CompactRun:
         return manifest
 
     def _merge(
-        self, groups: list[MergeGroup], manifest: Manifest, run_id: str, watcher: CompactWatcher
+        self, groups: list[MergeGroup], manifest: Manifest, run_id: str, watcher: RunWatcher
     ) -> list[MergeAnswer]:
         if not groups:
             return []

@@ -17,13 +17,13 @@ from quorate.backup.manifests.manifest import SegmentEntry
 from quorate.backup.objects.names import is_segment_name, manifest_name
 from quorate.backup.objects.opening import open_storage
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation, StoredObject
-from quorate.backup.planning.ranges import fill
 from quorate.backup.restore.ledger import RestoreLedger
 from quorate.backup.retention.holds import HoldLedger
 from quorate.backup.retention.prune import merged_ranges
 from quorate.backup.segments.verification import verify_deeply, verify_hash
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import FinishedTask, Outcome, Report, ignore
+from quorate.backup.spark.session.work_sharing import pack_by_bytes
 
 _THREADS = 4
 _TASK_BYTES = 128 * 1024 * 1024
@@ -173,10 +173,7 @@ def without_pruned(report: VerificationReport, catalog: ManifestCatalog) -> Veri
 
 def pack_segments(entries: Iterable[SegmentEntry]) -> list[list[SegmentEntry]]:
     """Tasks of about equal size, the largest segments first."""
-    largest_first = sorted(entries, key=lambda entry: -entry.size_bytes)
-    return list(
-        fill(largest_first, lambda entry: entry.size_bytes, max_bytes=_TASK_BYTES, max_items=_SEGMENTS_PER_TASK)
-    )
+    return pack_by_bytes(entries, lambda entry: entry.size_bytes, max_bytes=_TASK_BYTES, max_items=_SEGMENTS_PER_TASK)
 
 
 def _check(
