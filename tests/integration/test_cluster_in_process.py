@@ -90,13 +90,14 @@ def test_cluster_outside_of_its_block_says_how_it_is_used() -> None:
 
 
 def test_lost_peers_and_fenced_brokers_are_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="quorate"), ClusterInProcess(nodes=3) as cluster:
+    with caplog.at_level(logging.INFO, logger="quorate"), ClusterInProcess(nodes=3) as cluster:
+        assert all(f"quorum leader changed node={node} " in caplog.text for node in cluster.node_ids)
         caplog.clear()
         cluster.kill(2)
         eventually(lambda: "broker fenced node=2" in caplog.text, "the killed node to be fenced")
 
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert any(line.startswith("peer lost ") and "peer=2" in line for line in warnings)
+    assert any(line.startswith("peer connection lost ") and "peer=2" in line for line in warnings)
     assert any(line.startswith("broker fenced node=2 reason=") for line in warnings)
 
 

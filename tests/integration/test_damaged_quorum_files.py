@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from quorate.kernel.ids import NodeId
-from quorate.quorum.damage_report import Finding
+from quorate.quorum.doubled_file import Finding
 from quorate.testing import ClusterInProcess
 from tests.eventually import eventually
 from tests.integration.replicated_topic import ReplicatedTopic

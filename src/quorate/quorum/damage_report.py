@@ -1,30 +1,24 @@
-"""Damage to the quorum's files, as it is told: in the log of the node, and as a condition until all is repaired."""
+"""Damage to the quorum's files: looked for again and again, repaired from memory, and told.
+
+It is told in the log of the node, and as a condition until all of it is repaired.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-
-import msgspec
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.kernel.conditions import Condition, Conditions
 from quorate.kernel.ids import NodeId, Offset, QuorumLeader
-from quorate.quorum.core.entries import LogPosition
+from quorate.kernel.tasks import FailureHandler, TaskScope
+from quorate.quorum.core.entries import Entry, LogPosition
+from quorate.quorum.doubled_file import Finding
+from quorate.quorum.raft_driver import RaftDriver
+from quorate.quorum.raft_storage import RaftStorage
 
 logger = logging.getLogger(__name__)
 
 CONDITION = "quorum-damaged"
 _REPEATED_AFTER_S = 10.0
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the quorum that is not as it was written."""
-
-    path: str
-    problem: str
-    #: Made good from what else this node has. Otherwise the rest of the cluster has to give it back.
-    is_repaired: bool
-    #: A power cut may have left the file like this.
-    may_be_torn: bool = False
 
 
 def tell_findings(node_id: NodeId, findings: Iterable[Finding]) -> None:
@@ -78,3 +72,46 @@ class RecoveryReport:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+_INTERVAL_S = 60.0
+
+
+class FileCheck:
+    def __init__(
+        self,
+        node_id: NodeId,
+        driver: RaftDriver,
+        storage: RaftStorage,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: FailureHandler,
+    ) -> None:
+        self._node_id = node_id
+        self._driver = driver
+        self._storage = storage
+        self._tasks = TaskScope(loop, on_failure)
+
+    def start(self) -> None:
+        self._tasks.spawn(self._check_again_and_again())
+
+    def stop(self) -> None:
+        self._tasks.cancel_all()
+
+    async def check_now(self) -> list[Finding]:
+        """Read all files once, one after the other between the writes of the quorum, which never wait for long."""
+        findings = []
+        for path in self._storage.watched_paths:
+
+            def check(entries: Sequence[Entry], path: str = path) -> Finding | None:
+                return self._storage.check_file(path, entries)
+
+            finding = await self._driver.run_between_writes(check)
+            if finding is not None:
+                tell_findings(self._node_id, [finding])
+                findings.append(finding)
+        return findings
+
+    async def _check_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            await self.check_now()

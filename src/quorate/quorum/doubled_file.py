@@ -17,6 +17,17 @@ _CRC_LINE = b"\n%08x\n"
 _CRC_LINE_BYTES = len(_CRC_LINE % 0)
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the quorum that is not as it was written."""
+
+    path: str
+    problem: str
+    #: Made good from what else this node has. Otherwise the rest of the cluster has to give it back.
+    is_repaired: bool
+    #: A power cut may have left the file like this.
+    may_be_torn: bool = False
+
+
 class Doubled(msgspec.Struct, frozen=True, kw_only=True):
     #: None where no copy can be read.
     content: bytes | None

@@ -14,8 +14,7 @@ from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId, new_cluster_id
 from quorate.kernel.ports import Disk
 from quorate.quorum import doubled_file
-from quorate.quorum.damage_report import Finding
-from quorate.quorum.doubled_file import read_all
+from quorate.quorum.doubled_file import Finding, read_all
 
 FILE_NAME = "meta.properties"
 COPY_NAME = "meta.properties.copy"

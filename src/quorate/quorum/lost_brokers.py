@@ -1,4 +1,4 @@
-"""What is answered in the moments after a broker has gone: who leads is uncertain, and where it was is still told.
+"""What is answered in the moments after a broker was lost: who leads is uncertain, and where it was is still told.
 
 A client whose leader died asks for metadata within a millisecond; the cluster needs a few tens to elect the next
 leader. An answer that waits for that is worth more than one that names a dead node, which costs the client a whole
@@ -62,7 +62,7 @@ class LeadershipUncertainty:
                     future.set_result(None)
 
     async def end(self) -> None:
-        """Return when the image names nobody who has just gone, or it has taken too long."""
+        """Return when the image names nobody who was just lost, or it has taken too long."""
         while self.exists:
             future = self._loop.create_future()
             self._waiting.append(future)

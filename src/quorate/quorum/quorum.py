@@ -29,9 +29,9 @@ from quorate.quorum.core.messages import Message, encode_message
 from quorate.quorum.core.node import RaftNode
 from quorate.quorum.core.ready import QuorumState
 from quorate.quorum.core.sanity import is_address
-from quorate.quorum.damage_report import Finding, RecoveryReport, tell_findings
+from quorate.quorum.damage_report import FileCheck, RecoveryReport, tell_findings
+from quorate.quorum.doubled_file import Finding
 from quorate.quorum.errors import NotQuorumLeader
-from quorate.quorum.file_check import FileCheck
 from quorate.quorum.leader_calls import LeaderCalls
 from quorate.quorum.leadership import Leadership, Predecessor
 from quorate.quorum.lost_brokers import DepartedBrokers, LeadershipUncertainty
@@ -82,6 +82,8 @@ class Quorum:
         self._referral: tuple[NodeId, Address] | None = None
         #: Of each peer when it was last connected.
         self._incarnations: dict[NodeId, int] = {}
+        #: As the log last said.
+        self._told_leader: QuorumLeader | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
         loop, random = environment.loop, environment.random
@@ -270,6 +272,11 @@ class Quorum:
         self._peers.send(Channel.RAFT, message.receiver, encode_message(message))
 
     def _state_changed(self, state: QuorumState) -> None:
+        if state.leader is not None and state.leader != self._told_leader:
+            self._told_leader = state.leader
+            logger.info(
+                "quorum leader changed node=%s leader=%s term=%s", self._id, state.leader.node_id, state.leader.term
+            )
         if state.can_decide:
             assert state.leader is not None
             self._leadership.begin(state.leader, self._predecessor)

@@ -26,7 +26,7 @@ from quorate.quorum.core.entries import NO_TERM, Entry, EntryKind, HardState, Lo
 from quorate.quorum.core.lost_knowledge import Evidence, MemberFiles, find_missing_log
 from quorate.quorum.core.membership import Membership, decode_membership
 from quorate.quorum.core.ready import Ready
-from quorate.quorum.damage_report import Finding
+from quorate.quorum.doubled_file import Finding
 from quorate.quorum.identity import FILE_NAME as IDENTITY
 from quorate.quorum.identity import check_identity, has_joined, mark_joined
 from quorate.quorum.log_scan import ScannedLog, encode_entry, scan_log

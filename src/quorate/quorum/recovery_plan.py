@@ -12,7 +12,7 @@ from quorate.kernel.ids import Offset, Term
 from quorate.quorum.acknowledged import Acknowledged
 from quorate.quorum.core.entries import NO_TERM, Entry, HardState, LogPosition, Snapshot
 from quorate.quorum.core.lost_knowledge import Evidence, MemberFiles, find_missing_knowledge
-from quorate.quorum.damage_report import Finding
+from quorate.quorum.doubled_file import Finding
 from quorate.quorum.log_scan import ScannedLog, end_of
 
 #: Where the vote cannot be read, how many elections there can at most have been since what is known of the term. What

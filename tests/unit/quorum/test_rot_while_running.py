@@ -6,7 +6,7 @@ import pytest
 
 from quorate.kernel.ids import Offset
 from quorate.quorum.core.entries import Entry
-from quorate.quorum.damage_report import Finding
+from quorate.quorum.doubled_file import Finding
 from quorate.quorum.raft_storage import RaftStorage
 from quorate.quorum.watched_disk import WatchedDisk
 from tests.simulation.disk import PowerCutError, SimulatedDisk, content_of

@@ -138,7 +138,7 @@ class Leader:
         self._transfer = Transfer(target=event.target, ticket=event.ticket, deadline_ms=deadline_ms)
 
     def lose_connection(self, peer: NodeId) -> None:
-        """What was in flight is lost. That the peer is gone for good is not for this to say."""
+        """What was in flight is lost. Whether the peer comes back is not for this to say."""
         if self._transfer is not None and self._transfer.target == peer:
             self._end_transfer(stepped_down=False)
         progress = self._replication.peer(peer)

@@ -87,7 +87,20 @@ class ReconnectSchedule:
 
 
 class DialledConnection:
-    """One attempt to reach a peer, and the connection that comes of it. It does not outlive its stream."""
+    """One attempt to reach a peer, and the connection that comes of it. It does not outlive its stream.
+
+    ==================  =============================================  ==================
+    from                when                                           to
+    ==================  =============================================  ==================
+    not connected       the loop has a stream: a hello is sent         introducing
+    introducing         a hello without objection: ``introduced``      up
+    introducing         a rejection, or a hello with an objection      closed
+    up                  messages out, requests out, their answers in   up
+    up                  silence, a broken frame, ``end``, ``abort``    closed
+    ==================  =============================================  ==================
+
+    What waits for an answer when it closes gets ``OutcomeUnknown``.
+    """
 
     def __init__(self, local: LocalPeer, peer_id: NodeId) -> None:
         self._local = local
@@ -260,6 +273,21 @@ class DialledConnection:
 
 
 class PeerLink:
+    """Dials until it is closed, and tells the watchers of what it meets.
+
+        ┌──────────┐   a hello that is taken: peer_connected        ┌──────┐
+        │ dialling │ ─────────────────────────────────────────────▶ │  up  │
+        └──────────┘                                                └──────┘
+          ▲      │ no hello, refused, out of time                       │ ended: peer_connection_lost
+          │      ▼                                                      ▼
+        ┌────────────────────────────────────────────────────────────────────┐
+        │ pausing: not at all behind a link that lasted, longer and longer   │
+        │ behind attempts that fail, and ended early by a hello of the peer  │
+        └────────────────────────────────────────────────────────────────────┘
+
+    Where the peer was up, and then an attempt meets no process that listens: peer_died, once.
+    """
+
     def __init__(self, local: LocalPeer, random: Random, peer_id: NodeId, address: Address) -> None:
         self._local = local
         self._loop = local.loop
@@ -360,7 +388,7 @@ class PeerLink:
         reason = await connection.closed
         self._connection = None
         self._loss_unexplained = True
-        logger.warning("peer lost node=%s peer=%s reason=%s", self._node_id, self._peer_id, reason)
+        logger.warning("peer connection lost node=%s peer=%s reason=%s", self._node_id, self._peer_id, reason)
         for watcher in self._local.watchers:
             watcher.peer_connection_lost(self._peer_id)
         return (self._loop.time() - began) * 1000
