@@ -15,6 +15,7 @@ from quorate.kernel.ids import BrokerEpoch, EpochEnd, NodeId, Offset
 from quorate.kernel.ports import Buffer
 from quorate.kernel.tasks import monotonic_ms
 from quorate.replication.catch_up_throttle import CatchUpThrottle
+from quorate.replication.core.divergence import Accepted, Diverged, judge_fetch
 from quorate.replication.core.leader_events import FollowerFetched
 from quorate.replication.core.messages import (
     FetchedPartition,
@@ -25,7 +26,6 @@ from quorate.replication.core.messages import (
     decode_fetch,
     encode_answer,
 )
-from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from quorate.replication.leading import Leading, require_leading
 from quorate.replication.partition import Partition
 from quorate.transport.peers.channels import Sender

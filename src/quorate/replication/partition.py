@@ -32,8 +32,8 @@ from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import TopicIdPartition
 from quorate.records.control import TransactionEnd
+from quorate.replication.core.divergence import ReplicaLog
 from quorate.replication.core.leader_events import LeaderEvent, ProposeIsr
-from quorate.replication.core.replica_fetch import ReplicaLog
 from quorate.replication.disk_room import DiskRoom
 from quorate.replication.group_commit import GroupCommit
 from quorate.replication.partition_settings import PartitionSettings
@@ -246,7 +246,7 @@ class Partition:
     def drop_idle(self) -> None:
         """Forget producers that were made to wait and did not retry."""
         self.role.drop_idle()
-        if self.deferred:
+        if self.deferred.refusals:
             self.deferred.drop_expired(self.replication.now_ms())
 
     def advance_high_watermark(self, offset: Offset) -> None:

@@ -25,7 +25,7 @@ _RETRIES_WITHIN_MS = 10_000
 _TIDY_FROM = 100
 
 
-class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class EarlierRefusal(msgspec.Struct, frozen=True, kw_only=True):
     epoch: ProducerEpoch
     sequence: int
     code: ErrorCode
@@ -46,18 +46,16 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class DeferredProducers:
     """Of one partition, whether this node leads it or not: a batch that it refused may come again when it does."""
 
-    __slots__ = ("_refusals", "_tidy_at")
+    __slots__ = ("_tidy_at", "refusals")
 
     def __init__(self) -> None:
-        self._refusals: dict[ProducerId, _Refusal] = {}
+        #: Nothing has to be asked where it is empty.
+        self.refusals: dict[ProducerId, EarlierRefusal] = {}
         self._tidy_at = _TIDY_FROM
-
-    def __bool__(self) -> bool:
-        return bool(self._refusals)
 
     def require_turn(self, header: BatchHeader, now_ms: int, written: ProducerStates) -> None:
         """Raises the error of an earlier batch of the producer that is still to be sent again."""
-        refusal = self._refusals.get(header.producer_id)
+        refusal = self.refusals.get(header.producer_id)
         if refusal is None or not refusal.is_before(header) or now_ms >= refusal.until_ms:
             return
         if not refusal.is_written(written.get(header.producer_id)):
@@ -66,9 +64,9 @@ class DeferredProducers:
     def refused(self, header: BatchHeader, error: KafkaError, now_ms: int) -> None:
         if error.code not in _DEFERRING or header.producer_id < 0:
             return
-        if len(self._refusals) >= self._tidy_at:
+        if len(self.refusals) >= self._tidy_at:
             self.drop_expired(now_ms)
-        self._refusals[header.producer_id] = _Refusal(
+        self.refusals[header.producer_id] = EarlierRefusal(
             epoch=header.producer_epoch,
             sequence=header.base_sequence,
             code=error.code,
@@ -77,12 +75,12 @@ class DeferredProducers:
         )
 
     def written(self, header: BatchHeader) -> None:
-        self._refusals.pop(header.producer_id, None)
+        self.refusals.pop(header.producer_id, None)
 
     def drop_expired(self, now_ms: int) -> None:
         """Forget producers that did not send their batch again."""
-        self._refusals = {key: refusal for key, refusal in self._refusals.items() if now_ms < refusal.until_ms}
-        self._tidy_at = max(_TIDY_FROM, 2 * len(self._refusals))
+        self.refusals = {key: refusal for key, refusal in self.refusals.items() if now_ms < refusal.until_ms}
+        self._tidy_at = max(_TIDY_FROM, 2 * len(self.refusals))
 
 
 class VerificationGuard:

@@ -64,20 +64,20 @@ def test_nobody_waits_for_a_batch_that_another_leader_has_taken() -> None:
     assert answer(deferred, header(4), written=written) is None
 
 
-def test_refusals_are_forgotten_in_time() -> None:
+def testrefusals_are_forgotten_in_time() -> None:
     deferred = DeferredProducers()
     for number in range(1_000):
         deferred.refused(header(3, producer_id=number), FULL, NOW_MS + 1_000 * number)
-    assert len(deferred._refusals) <= 200
+    assert len(deferred.refusals) <= 200
 
 
-def test_nothing_is_left_of_refusals_that_have_passed() -> None:
+def test_nothing_is_left_ofrefusals_that_have_passed() -> None:
     deferred = DeferredProducers()
     deferred.refused(header(3), FULL, NOW_MS)
     deferred.drop_expired(NOW_MS + 9_999)
-    assert deferred
+    assert deferred.refusals
     deferred.drop_expired(NOW_MS + 10_000)
-    assert not deferred
+    assert not deferred.refusals
 
 
 def test_errors_that_do_not_pass_and_producers_that_do_not_number_put_nothing_off() -> None:

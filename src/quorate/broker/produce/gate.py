@@ -39,7 +39,7 @@ of many partitions; then it goes on with copies, as the connection reads its nex
 
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -59,10 +59,10 @@ from quorate.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from quorate.records.batch import BatchHeader, read_header
+from quorate.records.batch import TRANSACTIONAL_MASK, BatchHeader, read_header
 from quorate.records.errors import InvalidRecord
 from quorate.records.validation import validate_produced
-from quorate.replication.leading import Leading, require_leading
+from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
 from quorate.replication.partition_settings import PartitionSettings
 from quorate.storage.appending import AppendInfo
@@ -72,7 +72,7 @@ _TOPIC_IDS_FROM = 13
 _SEQUENCE_SPAN = 2**31
 
 
-class ProducedBatch(NamedTuple):
+class ProducedBatch(msgspec.Struct, frozen=True, gc=False):
     """What a producer sent for one partition, found sound. Its header is read once."""
 
     view: memoryview
@@ -171,7 +171,7 @@ class ProduceGate:
     def _open(self, batch: ProducedBatch, settings: PartitionSettings, now_ms: int) -> ProducedBatch | ToOpen:
         """The batch as it is to be stored."""
         rules = settings.opening_rules(now_ms)
-        view, header = batch
+        view, header = batch.view, batch.header
         if not rules.apply_to(header):
             return batch
         if len(view) > settings.log.max_message_bytes:
@@ -211,10 +211,13 @@ def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
 
 def find_leading(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Leading:
     """The partition that a client may write to here."""
-    leading = require_leading(_replica(services, api_version, topic, index))
-    if leading.partition.identity.topic in INTERNAL_TOPICS:
+    partition = _replica(services, api_version, topic, index)
+    role = partition.role
+    if not isinstance(role, Leading):
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if partition.identity.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Clients cannot write to internal topics.")
-    return leading
+    return role
 
 
 def _replica(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Partition:
@@ -275,12 +278,12 @@ def append(
     transaction: TransactionOfRequest | None,
 ) -> AppendInfo:
     """Ask rules 6 to 11, and write."""
-    view, header = batch
-    if transaction is None and header.is_transactional:
+    header = batch.header
+    if transaction is None and header.attributes & TRANSACTIONAL_MASK:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A transaction without its id.")
     partition = leading.partition
     deferred = partition.deferred
-    if deferred:
+    if deferred.refusals:
         deferred.require_turn(header, partition.replication.now_ms(), partition.log.producers)
     try:
         if transaction is not None:
@@ -288,12 +291,12 @@ def append(
         leading.require_writable(acks_all=acks_all)
         if header.base_sequence > 0:
             _require_no_earlier_batch(leading, header)
-        info = leading.write(view, (header,), now_ms)
+        info = leading.write(batch.view, (header,), now_ms)
     except KafkaError as error:
         deferred.refused(header, error, partition.replication.now_ms())
         partition.check_disk(error)
         raise
-    if deferred:
+    if deferred.refusals:
         deferred.written(header)
     if transaction is not None:
         transaction.appended(leading)

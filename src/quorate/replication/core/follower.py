@@ -10,10 +10,9 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, Offset, PartitionLeader
-from quorate.replication.core.divergence import truncation_offset
+from quorate.replication.core.divergence import ReplicaLog, truncation_offset
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
 from quorate.replication.core.messages import FetchedPartition, FetchPosition
-from quorate.replication.core.replica_fetch import ReplicaLog
 
 
 class CommittedRecordsWouldBeLost(Exception):

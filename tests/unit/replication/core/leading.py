@@ -4,6 +4,7 @@ from uuid import UUID
 
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.metadata.core.commands import IsrMember
+from quorate.replication.core.divergence import ReplicaLog
 from quorate.replication.core.follower import FollowerReplica
 from quorate.replication.core.leader import LeaderReplica, LeaderStart, ReplicationConfig
 from quorate.replication.core.leader_events import (
@@ -18,7 +19,6 @@ from quorate.replication.core.leader_events import (
     TimePassed,
 )
 from quorate.replication.core.messages import FetchPosition
-from quorate.replication.core.replica_fetch import ReplicaLog
 
 LEADER, NEAR, FAR = NodeId(7), NodeId(3), NodeId(12)
 EPOCHS = {LEADER: BrokerEpoch(70), NEAR: BrokerEpoch(30), FAR: BrokerEpoch(120)}

@@ -3,7 +3,7 @@
 import random
 
 from quorate.kernel.ids import LeaderEpoch, Offset
-from quorate.replication.core.replica_fetch import ReplicaLog
+from quorate.replication.core.divergence import ReplicaLog
 from quorate.storage.epoch_cache import LeaderEpochCache
 
 Record = tuple[LeaderEpoch, str]

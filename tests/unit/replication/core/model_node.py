@@ -7,6 +7,7 @@ import msgspec
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionLeader
 from quorate.replication.core.acks import Ack, AckTracker
+from quorate.replication.core.divergence import Accepted, Diverged, judge_fetch
 from quorate.replication.core.follower import (
     AdvanceLogStart,
     AppendRecords,
@@ -27,7 +28,6 @@ from quorate.replication.core.leader_events import (
     ProposeIsr,
 )
 from quorate.replication.core.messages import FetchedPartition, FetchPosition
-from quorate.replication.core.replica_fetch import Accepted, Diverged, judge_fetch
 from tests.unit.replication.core.checkers import Checkers
 from tests.unit.replication.core.leading import fetch_of
 from tests.unit.replication.core.memory_log import MemoryLog, Record

@@ -6,15 +6,18 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_LEADER_EPOCH, EpochEnd, LeaderEpoch, Offset
-from quorate.replication.core.divergence import EpochStart, diverging_epoch, last_epoch, truncation_offset
-from quorate.replication.core.messages import FetchPosition
-from quorate.replication.core.replica_fetch import (
+from quorate.replication.core.divergence import (
     Accepted,
     Diverged,
+    EpochStart,
     FetchRefused,
     ReplicaLog,
+    diverging_epoch,
     judge_fetch,
+    last_epoch,
+    truncation_offset,
 )
+from quorate.replication.core.messages import FetchPosition
 
 
 def starts(*entries: tuple[int, int]) -> list[EpochStart]:

@@ -4,6 +4,7 @@ import pytest
 
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import EpochEnd, LeaderEpoch, NodeId, Offset, PartitionLeader
+from quorate.replication.core.divergence import ReplicaLog
 from quorate.replication.core.follower import (
     AdvanceLogStart,
     AppendRecords,
@@ -18,7 +19,6 @@ from quorate.replication.core.follower import (
 )
 from quorate.replication.core.leader_events import HighWatermarkAdvanced
 from quorate.replication.core.messages import FetchedPartition, FetchPosition
-from quorate.replication.core.replica_fetch import ReplicaLog
 from tests.unit.replication.core.leading import fetch_of
 
 
