@@ -27,7 +27,7 @@ from quorate.metadata.core.connection_configs import parse_overrides
 from quorate.metadata.core.effective_configs import BrokerView, broker_value
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.core.quota_entities import CLIENT_ID, USER, QuotaEntity, QuotaEntityPart, quota_entity
-from quorate.transport.connection_quotas import ConnectionCaps
+from quorate.transport.acceptor import ConnectionCaps
 
 _FIRST_SWEEP_AT = 64
 #: Who shares a measured rate: a user, a client id or both, with None for what plays no part.

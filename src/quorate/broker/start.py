@@ -30,13 +30,13 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import broker_value
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.placement import LeaderPlacement
-from quorate.quorum.automatic_balance import BalanceConfig
 from quorate.quorum.damage_report import tell_findings
 from quorate.quorum.identity import Identity, settle_identity
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.quorum.raft_storage import RaftStorage
 from quorate.quorum.registration import BrokerRegistration, RegistrationConfig
+from quorate.quorum.upkeep import BalanceConfig
 from quorate.replication.catch_up_throttle import CatchUpThrottle, ThrottledSide
 from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.disk_room import DiskRoom, DiskWatch

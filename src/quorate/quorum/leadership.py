@@ -22,9 +22,9 @@ from quorate.quorum.active_controller import ActiveController
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
 from quorate.quorum.errors import NotQuorumLeader
-from quorate.quorum.membership_upkeep import MembershipUpkeep
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.raft_driver import Alarm, RaftDriver
+from quorate.quorum.upkeep import MembershipUpkeep
 from quorate.transport.peers.errors import OutcomeUnknown
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,6 @@ from quorate.kernel.ports import Clock
 from quorate.kernel.tasks import monotonic_ms
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig
 from quorate.quorum.config import QuorumConfig
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
@@ -39,6 +38,7 @@ from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.peer_checks import check_metadata, read_message, read_request
 from quorate.quorum.raft_driver import RaftDriver
 from quorate.quorum.raft_storage import RaftStorage
+from quorate.quorum.upkeep import AutomaticBalance, BalanceConfig
 from quorate.transport.peers.bus import PeerBus
 from quorate.transport.peers.channels import Sender
 from quorate.transport.peers.errors import OutcomeUnknown, PeerProtocolError

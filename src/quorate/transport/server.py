@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from quorate.transport.acceptor import Acceptor
+from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas
 from quorate.transport.connection import ConnectionLimits, FrameHandler, RequestDeadline, ServerConnection
-from quorate.transport.connection_quotas import ConnectionCaps, ConnectionQuotas
 from quorate.transport.receive_memory import NO_LIMIT, ReceiveMemory
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,8 @@ from typing import cast
 
 import pytest
 
-from quorate.transport.acceptor import Acceptor
+from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas
 from quorate.transport.connection import ServerConnection
-from quorate.transport.connection_quotas import ConnectionCaps, ConnectionQuotas
 
 
 def test_a_connection_that_cannot_be_opened_is_logged(caplog: pytest.LogCaptureFixture) -> None:

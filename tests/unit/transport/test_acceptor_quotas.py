@@ -2,7 +2,7 @@
 
 import msgspec
 
-from quorate.transport.connection_quotas import Admission, ConnectionCaps, ConnectionQuotas, RefusedConnections
+from quorate.transport.acceptor import Admission, ConnectionCaps, ConnectionQuotas, RefusedConnections
 
 CLIENT, OTHER = "10.0.0.7", "10.0.0.8"
 

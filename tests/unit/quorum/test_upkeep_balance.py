@@ -10,7 +10,7 @@ from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import MetadataImage, PartitionState
-from quorate.quorum.automatic_balance import AutomaticBalance, BalanceConfig
+from quorate.quorum.upkeep import AutomaticBalance, BalanceConfig
 from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
 
 ORDERS = TopicName("orders")
