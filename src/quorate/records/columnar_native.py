@@ -1,7 +1,7 @@
 """The scan of ``columnar`` with its walk over the records in compiled code (``columnar_scan.c``).
 
-The library is loaded elsewhere (``backup.spark.native_scan``). Records are read where they lie. The memory of every
-column belongs to Python: it is measured by a first walk, allocated, and filled by a second one.
+The library is loaded elsewhere (``backup.spark.data_source.row_reader``). Records are read where they lie. The memory
+of every column belongs to Python: it is measured by a first walk, allocated, and filled by a second one.
 """
 
 import ctypes

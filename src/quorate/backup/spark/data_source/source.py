@@ -4,20 +4,20 @@ Filters are options and not pushed down: Spark 4.3 keeps what was pushed for one
 on the same DataFrame. Nor does it say which columns a query needs; the option ``columns`` does.
 """
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from quorate.backup.spark.data_source.backup_reading import BackupTask, plan_backup, read_backup
+from quorate.backup.spark.data_source.backup_reading import BackupTask, plan_backup
 from quorate.backup.spark.data_source.columns import COLUMN_TYPES, schema_ddl
 from quorate.backup.spark.data_source.live_planning import plan_live
-from quorate.backup.spark.data_source.live_reading import LiveTask, read_live
+from quorate.backup.spark.data_source.live_reading import LiveTask
 from quorate.backup.spark.data_source.options import SourceOptions, parse_options
+from quorate.backup.spark.data_source.stream_source import QuorateStreamReader
+from quorate.backup.spark.data_source.worker import read_task
 from quorate.client.config import ClientConfig
 from quorate.kernel.errors import QuorateError
 
@@ -43,8 +43,6 @@ class QuorateSource(DataSource):
         return QuorateReader(with_columns(self._parsed, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from quorate.backup.spark.data_source.stream_source import QuorateStreamReader
-
         return QuorateStreamReader(with_columns(self._parsed, schema))
 
 
@@ -62,28 +60,6 @@ class QuorateReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         return read_task(partition)
-
-
-def read_task(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-    yield from _rows_of(partition)
-    freeze_what_is_loaded()
-
-
-def _rows_of(partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
-    match partition.value:
-        case LiveTask() as task:
-            return read_live(task)
-        case BackupTask() as task:
-            return read_backup(task)
-        case _:  # Spark's own stand-in where there is nothing to read.
-            return iter(())
-
-
-@cache
-def freeze_what_is_loaded() -> None:
-    """Once in a worker: it collects garbage after every task, and what is loaded by now need not be looked at again."""
-    gc.collect()
-    gc.freeze()
 
 
 def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:

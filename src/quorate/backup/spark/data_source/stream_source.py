@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from quorate.backup.spark.data_source.live_planning import LivePartition, look_at, pack_tasks, wanted_offsets
 from quorate.backup.spark.data_source.live_reading import DataLoss
 from quorate.backup.spark.data_source.options import SourceOptions
-from quorate.backup.spark.data_source.source import read_task
+from quorate.backup.spark.data_source.worker import read_task
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import QuorateError

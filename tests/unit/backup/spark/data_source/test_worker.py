@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from quorate.backup.spark.data_source.source import freeze_what_is_loaded, read_task
+from quorate.backup.spark.data_source.worker import freeze_what_is_loaded, read_task
 
 
 @pytest.fixture(autouse=True)
