@@ -130,27 +130,26 @@ class DialledConnection:
 
     def send(self, channel: Channel, payload: Payload) -> bool:
         parts = payload_parts(payload)
-        if self._refusal(sum(map(len, parts))) is not None:
+        stream = self._stream_for(sum(map(len, parts)))
+        if isinstance(stream, str):
             return False
-        assert self._stream is not None
-        self._stream.send(encode_message(channel, parts))
+        stream.send(encode_message(channel, parts))
         return True
 
     async def request(
         self, channel: Channel, payload: Payload, timeout_ms: float, read: Callable[[memoryview], Answer]
     ) -> Answer:
         parts = payload_parts(payload)
-        refusal = self._refusal(sum(map(len, parts)))
-        if refusal is None and len(self._requests) >= self._config.max_requests_in_flight:
-            refusal = "has too many requests in flight"
-        if refusal is not None:
-            raise PeerUnreachable(f"node {self._peer_id} {refusal}")
-        assert self._stream is not None
+        stream = self._stream_for(sum(map(len, parts)))
+        if isinstance(stream, PeerStream) and len(self._requests) >= self._config.max_requests_in_flight:
+            stream = "has too many requests in flight"
+        if isinstance(stream, str):
+            raise PeerUnreachable(f"node {self._peer_id} {stream}")
         self._last_correlation_id += 1
         correlation_id = self._last_correlation_id
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._requests[correlation_id] = answer, read
-        self._stream.send(encode_request(correlation_id, channel, parts))
+        stream.send(encode_request(correlation_id, channel, parts))
         timer = self._loop.call_later(timeout_ms / 1000, self._time_out, correlation_id, timeout_ms)
         try:
             return await answer
@@ -260,13 +259,13 @@ class DialledConnection:
         self._schedule_pulse()
         self._stream.abort_if_silent()
 
-    def _refusal(self, size: int) -> str | None:
-        """Why nothing of this size can be sent now."""
+    def _stream_for(self, size: int) -> PeerStream | str:
+        """What something of this size can be sent on now, or why it cannot."""
         if not self._is_up or self._stream is None:
             return "is not connected"
         if size > self._config.max_frame_bytes:
             return f"takes no more than {self._config.max_frame_bytes} bytes, not {size}"
-        return None if self._stream.outbox.has_room else "does not take what it is sent: the queue is full"
+        return self._stream if self._stream.outbox.has_room else "does not take what it is sent: the queue is full"
 
     def _time_out(self, correlation_id: int, timeout_ms: float) -> None:
         self._failed(correlation_id, PeerTimeout(f"node {self._peer_id} did not answer within {timeout_ms:g} ms"))
