@@ -71,7 +71,7 @@ def first_unread(sources: Sequence[MapSource], committed: Mapping[PartitionIndex
 
 
 def _within_log(topic: TargetTopic, committed: Mapping[PartitionIndex, Offset]) -> dict[PartitionIndex, Offset]:
-    """Where they were. One that is beyond the end would be refused, or later skip what is written there."""
+    """The committed offsets as they were, but none beyond the log's end: it would skip what is written there later."""
     ends = {each.partition: each.log_end_offset for each in topic.partitions}
     return {
         partition: min(offset, ends[partition]) for partition, offset in sorted(committed.items()) if partition in ends

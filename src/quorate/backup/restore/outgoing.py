@@ -74,7 +74,7 @@ class OutgoingBatch(NamedTuple):
 
 
 def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offset: int) -> Iterator[OutgoingBatch]:
-    """What a producer sends from a target offset on."""
+    """The batches that a producer sends from a target offset on."""
     if assignment.end_offset is None:
         for batch in batches_from(storage, assignment, offset):
             count = batch.record_count
@@ -85,7 +85,7 @@ def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offse
 
 
 def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, position: int) -> Iterator[RestoredBatch]:
-    """Segments that lie wholly before the position are not read."""
+    """The batches from a position on; segments that lie wholly before it are not read."""
     left_out = position
     for source in assignment.sources:
         exclusions = Exclusions(source.excluded)
@@ -104,7 +104,7 @@ def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, positi
 
 
 def _batches_at(storage: ObjectStorage, assignment: PartitionAssignment, offset: Offset) -> Iterator[RestoredBatch]:
-    """Those with records at or after the offset, which they keep."""
+    """The batches with records at or after the offset; records keep their offsets."""
     for source in assignment.sources:
         exclusions = Exclusions(source.excluded)
         for entry in source.segments:

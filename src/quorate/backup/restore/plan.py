@@ -44,7 +44,7 @@ class SourceShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a log begins and ends whose records keep their offsets."""
+    """Where a target log begins and ends if its records keep their offsets."""
 
     log_start_offset: StoredOffset
     log_end_offset: StoredOffset
@@ -128,7 +128,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_plan(plan: RestorePlan) -> None:
-    """Raise ``DocumentFault`` unless all holds that a plan is relied on for."""
+    """Raise ``DocumentFault`` unless everything holds that a restore relies on."""
     if plan.format_version != FORMAT_VERSION:
         raise DocumentFault(f"it has format version {plan.format_version}, and only {FORMAT_VERSION} is known here")
     if not _MAP_ID.fullmatch(plan.map_id):
@@ -177,7 +177,7 @@ def plan_topic(
 
 
 def _kept_offsets(topic: SelectedTopic) -> dict[PartitionIndex, KeptOffsets]:
-    """The end is that of the source even where the backup did not get all: what comes later must not reuse offsets."""
+    """A log ends where the source's did, even if the backup did not get all: later records must not reuse offsets."""
     return {
         entry.partition: KeptOffsets(
             log_start_offset=entry.start_offset,

@@ -153,7 +153,7 @@ class _Pieces:
 
 
 def goes_whole(entry: SegmentEntry, rules: RecordRules) -> bool:
-    """Whether all of its batches go to the target with their bytes: then its entry says all that a survey asks."""
+    """Whether all of its batches go to the target as they are: then its entry says all that a survey asks."""
     if not entry.is_plain or entry.superseded_from_offset is not None or entry.first_offset < entry.start_offset:
         return False
     if rules.partition_count is not None or entry.largest_batch_bytes > rules.max_batch_bytes:
@@ -163,7 +163,7 @@ def goes_whole(entry: SegmentEntry, rules: RecordRules) -> bool:
 
 
 def live_batches(entry: SegmentEntry, batches: Iterable[StoredBatch]) -> Iterable[StoredBatch]:
-    """Without those that the cluster truncated after they were copied."""
+    """The batches without those that the cluster truncated after they were copied."""
     return (batch for batch in batches if batch.summary.base_offset < entry.live_end_offset)
 
 

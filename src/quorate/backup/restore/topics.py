@@ -57,7 +57,7 @@ def select_topics(manifest: Manifest, restore: RestoreSection) -> list[SelectedT
 
 
 def lost_offsets(topic: SelectedTopic) -> int:
-    """How many offsets were there when the backup ran, and are not in it."""
+    """How many offsets the source had when the backup ran that are not in it."""
     lost = 0
     for partition in topic.partitions:
         gaps = [gap for gap in partition.gaps if gap.reason is not GapReason.EMPTY]
@@ -137,7 +137,7 @@ def final_configs(source: Mapping[str, str], overrides: Mapping[str, str | None]
 def configs_while_restoring(
     final: Mapping[str, str], log_append_time: Literal["original", "new"], keeps_offsets_of: ProducerId | None = None
 ) -> dict[str, str]:
-    """With a producer's id for a topic whose records keep their offsets: until it is done nobody else may write."""
+    """Where records keep their offsets, they name the restore's producer: until it is done nobody else may write."""
     configs = {**final, **_suspended(log_append_time)}
     return configs if keeps_offsets_of is None else {**configs, RESTORE_PRODUCER_ID: str(keeps_offsets_of)}
 

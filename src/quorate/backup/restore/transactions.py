@@ -1,8 +1,8 @@
 """Which transactions of a partition are not restored: aborted ones, unfinished ones, those not all inside the window.
 
-A transaction's fate stands behind its data, in the marker that ends it, so a partition is read once to find those
-that are left out; they are few. The data of all others is restored as plain data: who reads the target sees what a
-read-committed consumer saw at the source.
+Whether a transaction was committed is known only from the marker behind its data. So a partition is read once to find
+those that are left out; they are few. The data of all others is restored as plain data: who reads the target sees what
+a read-committed consumer saw at the source.
 """
 
 from bisect import bisect_right
@@ -63,7 +63,7 @@ class TransactionTracker:
             self._exclude(producer_id, found)
 
     def cut_off(self) -> None:
-        """The backup ends here, or something is missing: nobody knows how what is open now has ended."""
+        """The backup ends here, or something is missing: how the open transactions ended is not known."""
         for producer_id in list(self._open):
             self._cut_off(producer_id)
 

@@ -118,7 +118,7 @@ def _groups(
 
 
 def _worth_merging(group: list[SegmentEntry], fan_in: int) -> list[SegmentEntry]:
-    """The end of the group in which none is larger than all that come after it; nothing where that is too few."""
+    """The end of the group in which no segment is larger than all behind it together; nothing if that is too few."""
     size_bytes, taken = 0, 0
     for segment in reversed(group):
         if taken >= fan_in and segment.size_bytes > size_bytes:

@@ -72,7 +72,7 @@ class HoldLedger:
         self._backup_id = backup_id
 
     def decisions(self) -> dict[int, Decision | DamagedDecision]:
-        """The last decision about each manifest that there is one about."""
+        """The last decision about each manifest; those without a decision are not here."""
         last: dict[int, int] = {}
         for number, version in self._entries(""):
             last[number] = max(version, last.get(number, 0))
@@ -90,7 +90,7 @@ class HoldLedger:
         return isinstance(self._last(number)[1], Pruning) or number not in catalog.numbers()
 
     def hold(self, catalog: ManifestCatalog, number: int, hold: Hold) -> Hold:
-        """The hold that counts, which may be an earlier one."""
+        """Hold the manifest; returns the hold that counts, which may be an earlier one."""
 
         def decide(last: Decision | DamagedDecision | None) -> Decision | None:
             if isinstance(last, Pruning):
@@ -106,7 +106,7 @@ class HoldLedger:
         return held
 
     def release(self, number: int, *, now_ms: int) -> Hold | DamagedDecision | None:
-        """The hold that ends here, or what may have been one; None where there is none."""
+        """End a hold; returns what was ended, a damaged decision among them, and None where nothing was held."""
         ended: list[Hold | DamagedDecision] = []
 
         def decide(last: Decision | DamagedDecision | None) -> Decision | None:
@@ -117,7 +117,7 @@ class HoldLedger:
         return ended[0] if ended else None
 
     def begin_pruning(self, number: int, objects: dict[str, int]) -> bool:
-        """Whether the manifest is to go; not where it is held, or may be."""
+        """Decide to drop the manifest; False where it is held, or may be."""
 
         def decide(last: Decision | DamagedDecision | None) -> Decision | None:
             return None if isinstance(last, Hold | Pruning | DamagedDecision) else Pruning(objects=objects)
@@ -126,7 +126,7 @@ class HoldLedger:
         return isinstance(decision, Pruning)
 
     def forget(self, number: int) -> None:
-        """The manifest is gone. The last decision goes last, so that it counts until then."""
+        """Delete the decisions about a manifest that is gone. The last one goes last, so that it counts until then."""
         names = [each.name for each in self._storage.objects(_folder(number))]
         for name in sorted(names, key=lambda name: (_ENTRY.fullmatch(name) is not None, name)):
             self._storage.delete(name)  # First what a process that was killed left half written.

@@ -12,7 +12,7 @@ from quorate.backup.objects.storage import ObjectInfo, ObjectStorage
 
 
 def find_orphans(objects: Iterable[ObjectInfo], manifests: Iterable[Manifest]) -> list[ObjectInfo]:
-    """Of all objects in the backup's folder those that are neither manifests nor named by any, however old."""
+    """The objects in the backup's folder that are no manifests and that no manifest names, however old."""
     named: set[str] = set()
     for manifest in manifests:
         named |= manifest.object_names()

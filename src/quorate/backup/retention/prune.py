@@ -111,10 +111,10 @@ class Pruner:
         )
 
     def forget_marks(self, *, now_ms: int, safe_age_ms: int) -> None:
-        """Delete marks below the newest manifest, once no run can be about that began before them.
+        """Delete marks below the newest manifest, once no run can be at work that began before them.
 
         One object stands for those in a row between two manifests, so that a manifest that is missing is known to be
-        lost. The highest number of all stays taken for ever: what comes next is counted from it.
+        lost. The highest number of all stays taken for ever: the next number is counted from it.
         """
         marks, numbers = self._catalog.marks(), self._catalog.numbers()
         undecided = self._holds.decisions()
@@ -187,7 +187,7 @@ class Pruner:
         return free
 
     def _in_chains(self, dropped: Collection[int]) -> list[list[int]]:
-        """What is dropped, in the order in which marks may come: a manifest before the one that it is a delta on.
+        """The dropped manifests in the order in which marks may be put: a delta before its base.
 
         Those that stay and can only be read with one that is dropped are stored whole before. A delta has the number
         behind its base: with that number taken none can come that is not seen here.
@@ -259,7 +259,7 @@ class Pruner:
             return None
 
     def _in_parallel(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """A few at a time: neither are all results in memory, nor is anything begun after a failure."""
+        """A few at a time, so that not all results are in memory, and nothing is begun after a failure."""
         remaining = list(items)
         with ThreadPoolExecutor(self._requests_in_flight) as pool:
             while remaining:
@@ -283,7 +283,7 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def _as_it_came(verdict: Verdict) -> Verdict:
-    """A manifest that was to go and is there was taken by somebody in between."""
+    """A manifest that was to be dropped and was not: somebody held, read or pruned it in between."""
     if verdict.kept_because is not None:
         return verdict
     return msgspec.structs.replace(verdict, kept_because="held, read by a restore or pruned since a moment ago")

@@ -123,9 +123,9 @@ _NEWEST = "the newest"
 
 
 def _kept_by_rule(manifests: Sequence[ManifestAge], policy: PrunePolicy, now_ms: int) -> dict[int, str]:
-    """A manifest that was compacted since says the same as its compaction, so it neither counts nor stays.
+    """A manifest that was compacted says the same as its compaction, so it neither counts nor stays.
 
-    One that is partial or empty does not count, and stays while the complete ones that it comes after do.
+    One that is partial or empty does not count, and stays as long as the complete ones before it do.
     """
     compacted = {manifest.compacted_from for manifest in manifests}
     own = sorted((each for each in manifests if each.number not in compacted), key=lambda each: -each.number)
@@ -172,7 +172,7 @@ def _kept_by_period(newest_first: Sequence[ManifestAge], policy: PrunePolicy) ->
 def _last_copies(
     manifests: Sequence[ManifestAge], kept: Collection[int], begun: Collection[int], forgotten: Collection[str]
 ) -> dict[int, str]:
-    """Manifests that stay for a topic of which none that is kept has as good a copy."""
+    """Manifests that stay because none of the kept ones has as good a copy of some topic."""
     found: dict[TopicLife, bool] = {}
     for manifest in manifests:
         if manifest.number in kept:

@@ -132,7 +132,7 @@ def _write(session: "SparkSession", request: ExportRequest) -> int:
 
 
 def _write_mode(request: ExportRequest) -> str:
-    """Nothing is overwritten unless the user says so, but for what an unfinished export has left."""
+    """Nothing is overwritten unless the user says so, except what an unfinished export left behind."""
     folder = request.local_folder
     if request.overwrite:
         return "overwrite"

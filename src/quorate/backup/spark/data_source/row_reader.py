@@ -168,7 +168,7 @@ def _compile(compiler: str, source: bytes, workplace: Path) -> Path:
 
 
 def _keep(draft: Path, library: Path) -> None:
-    """Whole or not at all: whoever is last wins, and all are equal."""
+    """Put into the cache whole or not at all: the last one wins, and all are equal."""
     beside = library.with_suffix(f".{os.getpid()}.draft")
     try:
         library.parent.mkdir(parents=True, exist_ok=True)

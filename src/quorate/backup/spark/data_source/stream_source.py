@@ -66,7 +66,7 @@ def decode_position(raw: Mapping[str, Any]) -> StreamPosition:
 def find_loss(
     start: StreamPosition, partition: LivePartition, diverging: Mapping[TopicPartition, Offset]
 ) -> Loss | None:
-    """``diverging`` has the partitions whose log was cut back since, and where to."""
+    """``diverging`` has the partitions whose log was truncated since, and to which offset."""
     name, log_start = partition.name, partition.log_start_offset
     topic = start.get(name.topic)
     known = None if topic is None else topic.partitions.get(name.partition)
@@ -100,7 +100,7 @@ def advance(
     begins: Mapping[TopicPartition, Offset],
     max_offsets: int | None,
 ) -> StreamPosition:
-    """The end of the next batch. ``begins`` says where partitions go on that do not go on where they were."""
+    """Where the next batch ends. ``begins`` has the partitions that do not go on where they were."""
     partitions = list(partitions)
     firsts = {each.name: _first_offset(start, each.name, begins) for each in partitions}
     shares = _share({each.name: max(0, each.end_offset - firsts[each.name]) for each in partitions}, max_offsets)
@@ -237,7 +237,7 @@ class QuorateStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _find_diverging(
     client: KafkaClient, position: StreamPosition, partitions: Sequence[LivePartition]
 ) -> dict[TopicPartition, Offset]:
-    """Where logs were cut back below what was read of them: asked only where the leader epoch is another by now."""
+    """The logs that were truncated below what was read of them, asked only where the leader epoch has changed."""
     epochs: dict[TopicPartition, LeaderEpoch] = {}
     offsets: dict[TopicPartition, Offset] = {}
     for each in partitions:

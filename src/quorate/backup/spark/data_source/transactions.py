@@ -1,6 +1,6 @@
 """Which transactional batches a read-committed reader passes over.
 
-A live cluster names the aborted transactions with every answer. A backup tells of a batch's fate only in the marker
+A live cluster names the aborted transactions with every answer. A backup says whether a batch counts only in the marker
 that ends its transaction, further on in the same partition.
 """
 

@@ -42,7 +42,7 @@ class RestoreGroups:
         return groups
 
     def rollback(self, client: KafkaClient) -> list[str]:
-        """The offsets that the groups had in the restored topics before the first commit."""
+        """Give the groups the offsets that they had in the restored topics before the first commit."""
         before = self._ledger.group_snapshots(self._restore_id)
         if not before:
             raise QuorateError(f"restore {self._restore_id} has committed no group's offsets: there is nothing to undo")

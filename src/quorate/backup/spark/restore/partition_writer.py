@@ -35,7 +35,7 @@ class Claim(Protocol):
 
 
 class PartitionWriter:
-    """Told what becomes of what it sends. It raises what no further attempt can mend."""
+    """Told what becomes of the batches that it sends. It raises what no further attempt can repair."""
 
     def __init__(
         self,

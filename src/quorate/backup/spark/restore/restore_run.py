@@ -102,7 +102,7 @@ class RestoreRun:
         return retention_warnings(plan, manifest, target.default_configs(), now_ms=now_ms())
 
     def _finished(self, restore_id: str, target: RestoreTarget) -> RestoreReport | None:
-        """What is to be said of a restore that is done, where its topics are still the ones that it made."""
+        """The report on a restore that is done; None where its topics are no longer the ones that it made."""
         done, begun = self._ledger.done(restore_id), self._ledger.topic_ids(restore_id)
         if done is None or not begun:
             return None
@@ -113,7 +113,7 @@ class RestoreRun:
         return msgspec.structs.replace(_report(opened.plan, opened, [], [], 0.0), finished_ms=done.finished_ms)
 
     def _unfinished(self, restore_id: str, target: RestoreTarget) -> OpenRestore | None:
-        """The restore that was begun, where it is not done and its topics are not gone."""
+        """The restore that was begun; None where it is done, abandoned, or all of its topics are gone."""
         if self._ledger.done(restore_id) is not None or self._ledger.is_abandoned(restore_id):
             return None
         plan = self._ledger.plan(restore_id)
@@ -166,7 +166,7 @@ class RestoreRun:
         return self._ledger.put_topic_ids(opened.restore_id, target.create(opened.plan))
 
     def _write_the_rest(self, opened: OpenRestore, target: RestoreTarget, watcher: RunWatcher) -> list[TaskWritten]:
-        """Until every record is in the target. Nothing where that was so once: its users may have it by now."""
+        """Write until every record is in the target. Nothing where that was so once: users may write there since."""
         if self._ledger.is_written(opened.restore_id):
             return []
         try:
@@ -206,7 +206,7 @@ class RestoreRun:
         return [msgspec.msgpack.decode(row, type=TaskWritten) for row in rows]
 
     def _finish(self, opened: OpenRestore, client: KafkaClient, target: RestoreTarget) -> list[str]:
-        """The configs of the source, and the groups' offsets, now that the data is in.
+        """Set the configs of the source and the groups' offsets, now that the data is in.
 
         Not a second time where another command has done it: groups may have gone on since.
         """
@@ -226,7 +226,7 @@ class RestoreRun:
 
 
 def assignments(plan: RestorePlan, manifest: Manifest) -> list[PartitionAssignment]:
-    """One for each target partition that does not stay as it was created."""
+    """One for each target partition whose log does not stay empty."""
     found: list[PartitionAssignment] = []
     for topic in plan.topics:
         segments = _segments_of(topic, plan, manifest)
