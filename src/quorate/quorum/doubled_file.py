@@ -1,7 +1,7 @@
 """Small files that nobody else has: each holds its content twice, so that damage to one copy is found and mended.
 
 A copy begins with the length and the CRC-32C of its content, in a block of its own. What an earlier version wrote, the
-content once and its CRC in a last line, is read as well. Pure but for ``read``.
+content once and its CRC in a last line, is read as well.
 """
 
 import re

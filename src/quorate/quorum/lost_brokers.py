@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from quorate.kernel.ids import NodeId
+from quorate.kernel.tasks import Notifier
 from quorate.metadata.core.image import Broker, MetadataImage
 
 #: How long an answer may wait. Longer than an election takes, shorter than a client notices.
@@ -25,7 +26,7 @@ class LeadershipUncertainty:
         self._is_live = is_live
         #: Live nodes whose connection has ended, with the time until which that is news.
         self._lost_until: dict[NodeId, float] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._changes = Notifier(loop)
 
     @property
     def exists(self) -> bool:
@@ -55,18 +56,13 @@ class LeadershipUncertainty:
 
     def look_again(self) -> None:
         """The image, or what is known of the peers, has changed."""
-        if self._waiting and not self.exists:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+        if not self.exists:
+            self._changes.notify()
 
     async def end(self) -> None:
         """Return when the image names nobody who was just lost, or it has taken too long."""
         while self.exists:
-            future = self._loop.create_future()
-            self._waiting.append(future)
-            await future
+            await asyncio.wait([self._changes.next_change])
 
 
 #: Longer than clients take to move, shorter than a node takes to come back: then a client's backoff is forgotten too.

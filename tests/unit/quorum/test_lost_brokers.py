@@ -41,32 +41,32 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_doubt_ends_when_the_image_no_longer_counts_on_the_node() -> None:
+def test_uncertainty_ends_when_the_image_no_longer_counts_on_the_node() -> None:
     async def scenario() -> None:
         live = {TWO, THREE}
-        doubt = LeadershipUncertainty(asyncio.get_running_loop(), live.__contains__)
-        assert not doubt.exists
-        doubt.peer_lost(TWO)
-        doubt.peer_lost(THREE)
-        waiting = asyncio.ensure_future(doubt.end())
+        uncertainty = LeadershipUncertainty(asyncio.get_running_loop(), live.__contains__)
+        assert not uncertainty.exists
+        uncertainty.peer_lost(TWO)
+        uncertainty.peer_lost(THREE)
+        waiting = asyncio.ensure_future(uncertainty.end())
         await settle()
         live.remove(TWO)
-        doubt.look_again()
+        uncertainty.look_again()
         await settle()
         assert not waiting.done()
-        doubt.peer_back(THREE)
+        uncertainty.peer_back(THREE)
         await waiting
-        assert not doubt.exists
+        assert not uncertainty.exists
 
     asyncio.run(scenario())
 
 
-def test_a_node_that_the_image_does_not_count_on_raises_no_doubt() -> None:
+def test_a_node_that_the_image_does_not_count_on_makes_nothing_uncertain() -> None:
     async def scenario() -> None:
-        doubt = LeadershipUncertainty(asyncio.get_running_loop(), lambda _: False)
-        doubt.peer_lost(TWO)
-        assert not doubt.exists
-        await doubt.end()
+        uncertainty = LeadershipUncertainty(asyncio.get_running_loop(), lambda _: False)
+        uncertainty.peer_lost(TWO)
+        assert not uncertainty.exists
+        await uncertainty.end()
 
     asyncio.run(scenario())
 
@@ -74,9 +74,9 @@ def test_a_node_that_the_image_does_not_count_on_raises_no_doubt() -> None:
 def test_those_who_wait_are_let_go_in_time_also_by_a_timer_that_is_early() -> None:
     async def scenario() -> None:
         timers = Timers(asyncio.get_running_loop())
-        doubt = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
-        doubt.peer_lost(TWO)
-        waiting = asyncio.ensure_future(doubt.end())
+        uncertainty = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
+        uncertainty.peer_lost(TWO)
+        waiting = asyncio.ensure_future(uncertainty.end())
         await settle()
         assert not waiting.done()
         timers.fire()
@@ -90,14 +90,14 @@ def test_those_who_wait_are_let_go_in_time_also_by_a_timer_that_is_early() -> No
 def test_a_node_that_is_lost_again_is_in_doubt_for_a_whole_time_again() -> None:
     async def scenario() -> None:
         timers = Timers(asyncio.get_running_loop())
-        doubt = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
-        doubt.peer_lost(TWO)
-        doubt.peer_back(TWO)
+        uncertainty = LeadershipUncertainty(timers, lambda _: True)  # type: ignore[arg-type]
+        uncertainty.peer_lost(TWO)
+        uncertainty.peer_back(TWO)
         timers.now += 0.2
-        doubt.peer_lost(TWO)
+        uncertainty.peer_lost(TWO)
         timers.fire()
-        assert doubt.exists
+        assert uncertainty.exists
         timers.fire()
-        assert not doubt.exists
+        assert not uncertainty.exists
 
     asyncio.run(scenario())
