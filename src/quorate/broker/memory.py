@@ -4,7 +4,9 @@
 partitions, which takes a tenth of a second and more. What it has found alive is then frozen, so that the next one has
 to do with newer objects only, and none takes long. Frozen objects still go when nothing refers to them; only what
 refers to itself in a circle would stay. So what comes and goes in numbers must not: closed connections and removed
-partitions are freed without a collection.
+partitions are freed without a collection. But a request that is cancelled leaves a circle (of an exception, its
+traceback, a frame), and where hundreds are in flight many are frozen. So when much has been frozen, a collection looks
+at everything once more: one that is long, and rare, since what is there has to grow by half before.
 
 What is there at the start is frozen at once. The next full collection is due when a quarter of what the last one found
 alive has been added, so a second one has to find nothing before the start is over.
@@ -40,6 +42,8 @@ _SHORT_LOOK_INTERVAL_S = 0.005
 #: Requests of a megabyte, the most that producers send by default, stay below it: mapping a block costs time.
 LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 _M_MMAP_THRESHOLD = -3
+#: With so many more frozen, and half as many again as there were, a collection looks at all of them.
+_FROZEN_SPARE = 40_000
 
 
 def freeze_everything() -> None:
@@ -58,14 +62,19 @@ class ShortCollections:
         freeze: Callable[[], None] = gc.freeze,
         now_s: Callable[[], float] = time.thread_time,
         long_s: float = _LONG_S,
+        frozen_spare: int = _FROZEN_SPARE,
     ) -> None:
         self._freeze = freeze
         self._now_s = now_s
         self._long_s = long_s
+        self._frozen_spare = frozen_spare
+        self._most_frozen = 0
+        self._is_whole = False
         self._begun_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._allow_more()
         gc.callbacks.append(self._collecting)
         self._look_later(loop, _LOOK_INTERVAL_S)
 
@@ -87,9 +96,18 @@ class ShortCollections:
         if info["generation"] < _OLDEST_GENERATION:
             return
         if phase == "start":
+            self._is_whole = gc.get_freeze_count() > self._most_frozen
+            if self._is_whole:
+                gc.unfreeze()
             self._begun_s = self._now_s()
-        elif self._now_s() - self._begun_s > self._long_s:
+            return
+        if self._is_whole or self._now_s() - self._begun_s > self._long_s:
             self._freeze()
+        if self._is_whole:
+            self._allow_more()
+
+    def _allow_more(self) -> None:
+        self._most_frozen = gc.get_freeze_count() * 3 // 2 + self._frozen_spare
 
 
 def return_large_blocks() -> None:

@@ -55,6 +55,13 @@ class Collections:
         self.freezes += 1
 
 
+class Circle:
+    """As a cancelled request leaves one, of an exception, its traceback and a frame."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 class JumpingLoop(asyncio.SelectorEventLoop):
     """Its time passes when the test says so."""
 
@@ -113,6 +120,26 @@ def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: N
         gc.collect()
         assert len(gc.get_objects()) < 1_000
         assert gc.get_freeze_count() > len(kept)
+    finally:
+        short.remove()
+        gc.unfreeze()
+
+
+def test_circles_that_were_frozen_go_when_much_has_been_frozen_since(no_collections: None) -> None:
+    gc.freeze()
+    short = ShortCollections(long_s=ALWAYS_LONG, frozen_spare=1_000)
+    short.install(JumpingLoop())
+    try:
+        circles = [Circle() for _ in range(gc.get_freeze_count() // 2 + 2_000)]
+        is_there = weakref.ref(circles[0])
+        gc.collect()
+        del circles
+        assert is_there() is not None
+
+        gc.collect()
+
+        assert is_there() is None
+        assert len(gc.get_objects()) < 1_000, "what is left is frozen again"
     finally:
         short.remove()
         gc.unfreeze()
