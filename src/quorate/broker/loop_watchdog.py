@@ -12,8 +12,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import accumulate, chain, islice, repeat
 from types import FrameType
+from typing import Any
 
 import msgspec
 
@@ -27,6 +30,7 @@ _SAMPLE_S = 0.01
 _UNFINISHED_S = 5.0
 _LINE_INTERVAL_S = 10.0
 _MAX_FRAMES = 5
+_MAX_DEPTH = 200
 _PACKAGE = "quorate."
 _HANDLERS = "quorate.broker.handlers."
 
@@ -118,7 +122,7 @@ class LoopWatchdog:
         """Sample until the loop turns again."""
         stacks: Counter[tuple[str, str]] = Counter()
         while self._beat is held and not self._stopped:
-            stacks[describe_stack(sys._current_frames().get(self._watched))] += 1
+            stacks[describe_stack(stack_of(self._watched))] += 1
             time.sleep(_SAMPLE_S)
             if time.monotonic() - held.due_s > _UNFINISHED_S and not held.is_told:
                 held.is_told = True
@@ -151,20 +155,29 @@ class _Beat:
         self.is_told = False
 
 
-def describe_stack(frame: FrameType | None) -> tuple[str, str]:
+def stack_of(thread_id: int) -> list[FrameType]:
+    """The frames of a thread, innermost first; none where it has ended.
+
+    The thread must not run while they are collected: the frame of a coroutine that has been suspended since points to
+    memory that something else uses by then. So the whole walk is one call into the interpreter, which no other thread
+    can come into: it goes on from frame to frame, and ends where the last one has no outer one.
+    """
+    frames: list[Any] = []
+    innermost: Iterator[Any] = islice(map(dict.get, iter(sys._current_frames, None), repeat(thread_id)), 1)
+    with suppress(AttributeError):
+        frames.extend(accumulate(chain(innermost, repeat("f_back", _MAX_DEPTH)), getattr))
+    return [frame for frame in frames if frame is not None]
+
+
+def describe_stack(frames: Iterable[FrameType]) -> tuple[str, str]:
     """Where the thread is, in this package's own terms, and which API's handler is at work, if any."""
     names: list[str] = []
     api = "-"
-    for module, function in _walk(frame):
+    for frame in frames:
+        module, function = str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname
         if module.startswith(_HANDLERS):
             outer = function.partition(".")[0]  # A handler has the name of its API.
             api = module.removeprefix(_HANDLERS) if outer.startswith("_") else outer
         if len(names) < _MAX_FRAMES and (module.startswith(_PACKAGE) or not names):
             names.append(f"{module.removeprefix(_PACKAGE)}:{function}")
     return "<".join(names) or "unknown", api
-
-
-def _walk(frame: FrameType | None) -> Iterator[tuple[str, str]]:
-    while frame is not None:
-        yield str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname
-        frame = frame.f_back

@@ -1,8 +1,8 @@
 import asyncio
-import sys
 import threading
+from types import FrameType
 
-from quorate.broker.loop_watchdog import LoopHold, LoopHolds, LoopWatchdog, describe_stack
+from quorate.broker.loop_watchdog import LoopHold, LoopHolds, LoopWatchdog, describe_stack, stack_of
 
 
 def hold(held_ms: int) -> LoopHold:
@@ -30,11 +30,10 @@ def test_many_long_turns_are_all_counted_and_told_of_in_few_lines() -> None:
 
 
 def test_a_stack_is_told_innermost_first_with_the_api_that_is_served() -> None:
-    frame = None
+    frames: list[FrameType] = []
 
     def inner() -> None:
-        nonlocal frame
-        frame = sys._getframe()
+        frames[:] = stack_of(threading.get_ident())[1:]
 
     def serve(handler: str) -> None:
         scope = {"__name__": "quorate.broker.handlers.topics", "inner": inner}
@@ -45,14 +44,36 @@ def test_a_stack_is_told_innermost_first_with_the_api_that_is_served() -> None:
 
     serve("create_topics")
 
-    by, api = describe_stack(frame)
+    by, api = describe_stack(frames)
 
     assert by.endswith("inner<broker.handlers.topics:create_topics")
     assert api == "create_topics"
 
     serve("_create_one")
 
-    assert describe_stack(frame)[1] == "topics"
+    assert describe_stack(frames)[1] == "topics"
+
+
+def test_the_stack_of_another_thread_is_whole_and_that_of_none_is_empty() -> None:
+    waiting, over = threading.Event(), threading.Event()
+
+    def outer() -> None:
+        inner()
+
+    def inner() -> None:
+        waiting.set()
+        over.wait()
+
+    thread = threading.Thread(target=outer)
+    thread.start()
+    waiting.wait()
+    frames = stack_of(thread.ident or 0)
+    over.set()
+    thread.join()
+
+    names = [frame.f_code.co_name for frame in frames]
+    assert names[names.index("inner") + 1] == "outer"
+    assert stack_of(-1) == []
 
 
 def test_the_watchdog_names_what_holds_a_real_loop() -> None:
