@@ -229,17 +229,14 @@ class _Recovery:
         return segment.base_offset <= self._scanned_from
 
     def _check_transactions(self, segment: Segment, *, is_active: bool = False) -> None:
-        """Keep the entries of the segment's transaction index below the recovery point, if the index is whole.
-
-        The checksums of an active segment describe it as it was closed; they say nothing once it has grown.
-        """
+        """Keep the entries of the segment's transaction index below the recovery point, if they are as stored."""
         if segment.base_offset not in self._transaction_indexes:
             return
         index = segment.transaction_index
         if segment.base_offset >= self._recovery_point:
             index.forget()
             index.remove()
-        elif index.is_usable() and not (is_active and self._has_changed_since_close(segment)):
+        elif self._may_trust_transactions(segment, is_active=is_active) and index.is_usable():
             index.truncate_to(self._recovery_point)
         else:
             # The file stays until its content is known again: without it, nothing would show that it is missing.
@@ -247,11 +244,16 @@ class _Recovery:
             self._damaged_indexes.append(index)
             self._transactions_known_to = min(self._transactions_known_to, segment.base_offset)
 
-    def _has_changed_since_close(self, segment: Segment) -> bool:
+    def _may_trust_transactions(self, segment: Segment, *, is_active: bool) -> bool:
+        """Not without checksums: a flipped bit is an entry like any other, and a reader would get what was aborted.
+
+        A segment has none yet where the process was killed soon after it was sealed. Those of a sealed one are compared
+        before it is first read; those of an active one here, as they describe what is stored until it is sealed.
+        """
+        if self._trusts_disk or not self._log_start_is_stored:
+            return True
         known = segment.stored_checksums()
-        if known is None or known.end_offset != self._recovery_point:
-            return False
-        return not segment.transactions_match(known)
+        return known is not None and (not is_active or segment.transactions_match(known))
 
     def _scan(self, segment: Segment) -> None:
         self._check_transactions(segment, is_active=True)

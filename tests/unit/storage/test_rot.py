@@ -15,6 +15,8 @@ from quorate.storage.small_files import find_damaged
 from tests.log_times import offset_for_timestamp
 from tests.simulation.disk import SimulatedDisk, content_of
 from tests.unit.storage.batches import DIRECTORY, append, append_values, batch_of, values_in
+from tests.unit.storage.transactions import FIRST as PRODUCER
+from tests.unit.storage.transactions import committed_values, end, write
 
 SIZE_BYTES = len(batch_of(b"x"))
 VALUES = [b"%d" % value for value in range(8)]
@@ -288,3 +290,25 @@ def test_after_a_crash_a_batch_of_an_epoch_that_was_never_stored_is_cut_off(disk
     log = PartitionLog.open(disk, DIRECTORY, ONE_SEGMENT, trusts_disk=False, trusts_epochs=False)
     assert log.log_end_offset == 6
     assert log.epochs == [(1, 0)]
+
+
+def test_a_flipped_bit_of_a_transaction_index_that_nothing_sums_up_commits_nothing(disk: SimulatedDisk) -> None:
+    """As in a segment that was sealed shortly before the process was killed."""
+    log = open_untrusted(disk)
+    write(log, PRODUCER, 0, b"aborted")
+    end(log, PRODUCER, commit=False)
+    append_values(log, *VALUES)
+    log.sync()
+    assert len(log.stored_segments) > 2
+    index = f"{FIRST}.txnindex"
+    sound = content_of(disk, index)
+    killed = disk.list_directory(DIRECTORY)
+    assert sound
+    assert f"{FIRST}.checksum".rpartition("/")[2] not in killed
+
+    for position in range(len(sound)):
+        disk.rot(index, position, position % 8)
+        log = open_untrusted(disk)
+        check_all(disk, log)
+        assert committed_values(log) == VALUES, f"after a flip at {position}"
+        assert content_of(disk, index) == sound
