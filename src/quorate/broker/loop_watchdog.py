@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import accumulate, chain, islice, repeat
 from types import FrameType
 from typing import Any
@@ -160,13 +159,19 @@ def stack_of(thread_id: int) -> list[FrameType]:
 
     The thread must not run while they are collected: the frame of a coroutine that has been suspended since points to
     memory that something else uses by then. So the whole walk is one call into the interpreter, which no other thread
-    can come into: it goes on from frame to frame, and ends where the last one has no outer one.
+    can come into: it goes on from frame to frame, and ends where the last one has no outer one. Nor may a collection
+    begin in it, for which the objects made here would be an occasion: its callbacks let other threads run.
     """
     frames: list[Any] = []
     innermost: Iterator[Any] = islice(map(dict.get, iter(sys._current_frames, None), repeat(thread_id)), 1)
-    with suppress(AttributeError):
+    gc.disable()
+    try:
         frames.extend(accumulate(chain(innermost, repeat("f_back", _MAX_DEPTH)), getattr))
-    return [frame for frame in frames if frame is not None]
+    except AttributeError:
+        pass  # The outermost has none.
+    finally:
+        gc.enable()
+    return [frame for frame in frames if isinstance(frame, FrameType)]
 
 
 def describe_stack(frames: Iterable[FrameType]) -> tuple[str, str]:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 from types import FrameType
 
@@ -74,6 +75,41 @@ def test_the_stack_of_another_thread_is_whole_and_that_of_none_is_empty() -> Non
     names = [frame.f_code.co_name for frame in frames]
     assert names[names.index("inner") + 1] == "outer"
     assert stack_of(-1) == []
+
+
+def test_no_collection_comes_between_two_frames() -> None:
+    began_in: list[int] = []
+
+    def collecting(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            began_in.append(threading.get_ident())
+
+    def deep(levels: int) -> None:
+        if levels:
+            deep(levels - 1)
+        else:
+            waiting.set()
+            over.wait()
+
+    waiting, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=deep, args=(150,))
+    thread.start()
+    waiting.wait()
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.callbacks.append(collecting)
+    gc.set_threshold(20)  # Each of the frames is an object of its own.
+    try:
+        frames = stack_of(thread.ident or 0)
+        seen = list(began_in)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(collecting)
+        over.set()
+        thread.join()
+
+    assert len(frames) > 150
+    assert len(seen) <= 1, "only the one that has become due meanwhile"
 
 
 def test_the_watchdog_names_what_holds_a_real_loop() -> None:
