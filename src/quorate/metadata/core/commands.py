@@ -48,8 +48,8 @@ class CreateTopic(TaggedCommand[CreatedTopic], frozen=True, kw_only=True):
     """The only way to create a topic, for an admin client, auto-creation and the node itself.
 
     Counts of -1 take the cluster's defaults; ``assignments`` names replicas by hand instead of counts.
-    Sent again with the ``topic_id`` of the first time it succeeds and changes nothing; without one it is answered
-    with TOPIC_ALREADY_EXISTS.
+    Sent again with the ``topic_id`` of the first time it succeeds and changes nothing, also where the topic has been
+    deleted since; without one it is answered with TOPIC_ALREADY_EXISTS.
     """
 
     name: str

@@ -30,20 +30,25 @@ def create_topic(
     existing = image.topics.get(name)
     if existing is not None and existing.topic_id == command.topic_id:
         return Decision(answer=CreatedTopic(existing))
-    _check_new_name(image, name)
+    was_deleted = command.topic_id in image.deletions.topic_ids
+    if not was_deleted:
+        _check_new_name(image, name)
     if command.topic_id is not None and command.topic_id in image.topic_names:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The topic id {command.topic_id} names another topic.")
     placements = _placements(image, rules, command)
     topic_id = TopicId(new_uuid()) if command.topic_id is None else command.topic_id
     configs = _checked_configs(command)
     changed = _new_partitions(image, name, topic_id, 0, placements, favoured=rules.favoured)
+    answer = CreatedTopic(Topic(name=name, topic_id=topic_id, partitions=_states(changed), configs=configs))
+    if was_deleted:  # The first time did it. A topic that came back would find logs that a record has condemned.
+        return Decision(answer=answer)
     return Decision(
         records=(
             r.TopicCreated(name=name, topic_id=topic_id),
             *changed,
             *(r.TopicConfigChanged(topic_id=topic_id, key=key, value=value) for key, value in configs.items()),
         ),
-        answer=CreatedTopic(Topic(name=name, topic_id=topic_id, partitions=_states(changed), configs=configs)),
+        answer=answer,
     )
 
 

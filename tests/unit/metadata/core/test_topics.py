@@ -194,6 +194,22 @@ def test_a_retried_creation_with_its_topic_id_succeeds_and_changes_nothing() -> 
     assert refused(cluster, CreateTopic(name="other", topic_id=topic_id)) == ErrorCode.INVALID_REQUEST
 
 
+def test_a_retried_creation_does_not_bring_back_a_topic_that_was_deleted_since() -> None:
+    cluster = Cluster()
+    creation = CreateTopic(name="orders", partition_count=2, topic_id=TopicId(cluster.new_uuid()))
+    topic = cluster.do(creation).answer.topic
+    cluster.do(DeleteTopic(topic_id=topic.topic_id))
+
+    again = cluster.do(creation)
+    assert (again.answer.topic.topic_id, len(again.answer.topic.partitions), again.records) == (topic.topic_id, 2, ())
+    assert ORDERS not in cluster.image.topics
+    assert all(cluster.image.was_removed(topic.topic_id, index, NodeId(7)) for index in topic.partitions)
+
+    namesake = cluster.do(CreateTopic(name="orders", partition_count=1)).answer.topic
+    assert cluster.do(creation).records == ()
+    assert cluster.image.topics[ORDERS] == namesake
+
+
 def test_a_name_that_collided_is_free_once_the_other_topic_is_gone() -> None:
     cluster = Cluster()
     first = cluster.do(CreateTopic(name="with_dots", partition_count=1)).answer.topic
