@@ -1,0 +1,143 @@
+"""The audit log: who was let in and who did what, one line each, as Apache Kafka's words or as JSON.
+
+Names come from outside. No character of theirs ends a line, hides text or starts what looks like another field.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from quorate.kernel.errors import clip
+from quorate.security.access import Checked
+from quorate.security.acls import Acl, AclResourceType, PatternType
+from quorate.security.authorizer import AclVerdict, Requester, Rule
+
+_MAX_CHARACTERS: Final = 500
+_RESOURCE_NAMES: Final = {
+    AclResourceType.TOPIC: "Topic",
+    AclResourceType.GROUP: "Group",
+    AclResourceType.CLUSTER: "Cluster",
+    AclResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    AclResourceType.DELEGATION_TOKEN: "DelegationToken",
+    AclResourceType.USER: "User",
+}
+#: Of a name that is written as it is; any other stands between quotes.
+_PLAIN: Final = frozenset("-._:/@*+~,=")
+
+
+class AuditLevel(StrEnum):
+    """Of Kafka's ``kafka.authorizer.logger``: a denial is told, what is allowed only where that is wanted."""
+
+    INFO = "info"
+    DEBUG = "debug"
+    TRACE = "trace"
+
+
+class LoginAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody has shown who they are, or could not."""
+
+    principal: str | None
+    host: str
+    listener: str
+    mechanism: str
+    is_allowed: bool
+    reason: str | None = None
+
+
+def audit_level(checked: Checked) -> AuditLevel:
+    if checked.verdict.rule is Rule.NO_AUTHORIZER:
+        return AuditLevel.TRACE
+    if checked.verdict.is_allowed:
+        return AuditLevel.DEBUG
+    return AuditLevel.TRACE if checked.is_quiet else AuditLevel.INFO
+
+
+def access_line(requester: Requester, request: str, checked: Checked) -> str:
+    """As Apache Kafka writes it, where no name is out of the ordinary."""
+    return (
+        f"Principal = {_word(requester.principal)} is {_outcome(checked.verdict.is_allowed)}"
+        f" operation = {checked.operation.name} from host = {_word(requester.host)}"
+        f" on resource = {_RESOURCE_NAMES[checked.resource_type]}:LITERAL:{_word(checked.name)}"
+        f" for request = {request} with resourceRefCount = {checked.count} based on rule {_rule(checked.verdict)}"
+    )
+
+
+def access_json(time_ms: int, requester: Requester, request: str, checked: Checked) -> str:
+    return _json(
+        {
+            "time_ms": time_ms,
+            "event": "access",
+            "principal": _clean(requester.principal),
+            "host": _clean(requester.host),
+            "operation": checked.operation.name,
+            "resource_type": checked.resource_type.name,
+            "resource": _clean(checked.name),
+            "request": request,
+            "count": checked.count,
+            "outcome": _outcome(checked.verdict.is_allowed).lower(),
+            "rule": str(checked.verdict.rule),
+            "acl": None if checked.verdict.acl is None else _clean(_acl(checked.verdict.acl)),
+        }
+    )
+
+
+def login_line(attempt: LoginAttempt) -> str:
+    who = "nobody" if attempt.principal is None else _word(attempt.principal)
+    reason = "" if attempt.reason is None else f" reason = {_word(attempt.reason)}"
+    return (
+        f"Principal = {who} is {_outcome(attempt.is_allowed)} login by {_word(attempt.mechanism)}"
+        f" from host = {_word(attempt.host)} on listener = {_word(attempt.listener)}{reason}"
+    )
+
+
+def login_json(time_ms: int, attempt: LoginAttempt) -> str:
+    return _json(
+        {
+            "time_ms": time_ms,
+            "event": "login",
+            "principal": None if attempt.principal is None else _clean(attempt.principal),
+            "host": _clean(attempt.host),
+            "listener": _clean(attempt.listener),
+            "mechanism": _clean(attempt.mechanism),
+            "outcome": _outcome(attempt.is_allowed).lower(),
+            "reason": None if attempt.reason is None else _clean(attempt.reason),
+        }
+    )
+
+
+def _outcome(is_allowed: bool) -> str:
+    return "Allowed" if is_allowed else "Denied"
+
+
+def _rule(verdict: AclVerdict) -> str:
+    return str(verdict.rule) if verdict.acl is None else f"{verdict.rule}(acl={_acl(verdict.acl)})"
+
+
+def _acl(acl: Acl) -> str:
+    return (
+        f"StandardAcl(resourceType={acl.resource_type.name}, resourceName={_word(acl.resource_name)},"
+        f" patternType={PatternType(acl.pattern_type).name}, principal={_word(acl.principal)},"
+        f" host={_word(acl.host)}, operation={acl.operation.name}, permissionType={acl.permission.name})"
+    )
+
+
+def _word(text: str) -> str:
+    """As it is where it is one plain word, otherwise between quotes, so that it cannot look like anything else."""
+    clipped = clip(text, _MAX_CHARACTERS)
+    if clipped and all(each.isalnum() or each in _PLAIN for each in clipped):
+        return clipped
+    quoted = _clean(clipped.replace("\\", "\\\\").replace('"', '\\"'))
+    return f'"{quoted}"'
+
+
+def _clean(text: str) -> str:
+    """Without characters that end a line, move the cursor or turn the direction of writing."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode()
+        for each in clip(text, _MAX_CHARACTERS)
+    )
+
+
+def _json(fields: dict[str, object]) -> str:
+    return msgspec.json.encode(fields).decode()
