@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.spark.data_source.export import ExportRequest, check_request
-from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, SecurityProtocol
+from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig
 from quorate.client.errors import AuthenticationFailed
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.protocol.messages.metadata import MetadataRequest
 from quorate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from quorate.security.listeners import SecurityProtocol
 from quorate.testing import ClusterInProcess
 from tests.unit.client.fake_broker import FakeCluster
 

@@ -3,10 +3,11 @@
 import pytest
 
 from quorate.client.admin.topics import NewTopic
-from quorate.client.config import SaslMechanism, SecurityConfig, SecurityProtocol
+from quorate.client.config import SaslMechanism, SecurityConfig
 from quorate.client.errors import AuthenticationFailed, NoBrokerAnswered
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName
+from quorate.security.listeners import SecurityProtocol
 from tests.kafka.conftest import OpenClient
 from tests.kafka.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
 from tests.kafka.writing import records_of, values, values_of, write

@@ -13,23 +13,9 @@ import msgspec
 from quorate.kernel.address import Address, parse_remote_address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import check_choices
+from quorate.security.listeners import SecurityProtocol
 
 HIDDEN = "'***'"
-
-
-class SecurityProtocol(StrEnum):
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def uses_tls(self) -> bool:
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-
-    @property
-    def uses_sasl(self) -> bool:
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class SaslMechanism(StrEnum):

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, SecurityProtocol, parse_client_config
+from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, parse_client_config
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
+from quorate.security.listeners import SecurityProtocol
 
 SASL = {"protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "username": "u", "password": "p"}
 

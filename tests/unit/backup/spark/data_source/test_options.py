@@ -4,9 +4,10 @@ import pytest
 
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.backup.spark.data_source.options import BackupSource, parse_options
-from quorate.client.config import ClientConfig, SecurityProtocol
+from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.kernel.errors import QuorateError
+from quorate.security.listeners import SecurityProtocol
 
 LIVE = {"bootstrap_servers": "a:1,b:2"}
 BACKUP = {"backup": "file:///backups", "backup_id": "nightly"}
