@@ -40,6 +40,7 @@ _SEARCHES = {
     "a_zombie_ends_what_its_successor_has_begun": _Search(
         ("slow_disk",), 268, (Checker.REFUSAL, Checker.STABLE_OFFSET)
     ),
+    "a_zombie_is_given_the_epoch_of_its_successor": _Search((), 275, (Checker.FENCING,)),
     "a_replaced_coordinator_answers_from_what_it_knows": _Search(
         ("isolate_from_peers",), 74, (Checker.REFUSAL, Checker.ATOMICITY)
     ),

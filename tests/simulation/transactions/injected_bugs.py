@@ -26,7 +26,7 @@ from quorate.coordination.transactions.core.transaction import Transaction, Tran
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerId, TopicPartition
 from quorate.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from quorate.records.control import TransactionEnd
+from quorate.records.control import EPOCH_PER_TRANSACTION, TransactionEnd
 from quorate.replication.partition import Partition
 from quorate.replication.producers import VerificationGuard
 from quorate.storage.transactions import TransactionIndex, TransactionIndexEntry
@@ -170,6 +170,18 @@ def a_zombie_ends_what_its_successor_has_begun() -> Iterator[None]:
 
 
 @contextmanager
+def a_zombie_is_given_the_epoch_of_its_successor() -> Iterator[None]:
+    """It was so once: to be one epoch behind was enough to be taken for a producer that repeats its EndTxn."""
+    is_repeat = decisions._is_repeat
+
+    def by_epoch(current: Transaction, command: EndTransaction) -> bool:
+        return is_repeat(msgspec.structs.replace(current, client_version=EPOCH_PER_TRANSACTION), command)
+
+    with patch.object(decisions, "_is_repeat", by_epoch):
+        yield
+
+
+@contextmanager
 def a_replaced_coordinator_answers_from_what_it_knows() -> Iterator[None]:
     """It was so once: it may not have heard of its successor."""
 
@@ -193,6 +205,7 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         offsets_of_aborted_transactions_count,
         a_marker_keeps_the_next_transaction_out,
         a_zombie_ends_what_its_successor_has_begun,
+        a_zombie_is_given_the_epoch_of_its_successor,
         a_replaced_coordinator_answers_from_what_it_knows,
     )
 }

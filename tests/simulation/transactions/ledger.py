@@ -109,6 +109,11 @@ class Ledger:
         self._check_fenced(story, story.commit.sent_at, f"the end of {story} was acknowledged")
         story.is_committed = True
 
+    def was_aborted(self, story: Story) -> None:
+        """One that was replaced is told so, or it might go on with the epoch of its successor."""
+        self._check_fenced(story, story.abort.sent_at, f"the abort of {story} was acknowledged")
+        story.is_committed = False
+
     def was_refused(self, story: Story) -> None:
         """It will not be committed, unless by an earlier attempt."""
         if not story.commit.in_doubt:

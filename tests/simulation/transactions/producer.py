@@ -154,7 +154,7 @@ class TransactionalProducer(CoordinatedClient):
 
     async def abort(self, story: Story) -> None:
         await self._end(story, story.abort, commits=False)
-        story.is_committed = False
+        self._ledger.was_aborted(story)
         # Records that were not acknowledged may still be on their way.
         await self._settle(story.abort, is_in_doubt=True)
 

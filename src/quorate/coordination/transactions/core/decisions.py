@@ -229,9 +229,11 @@ def _end_with_epoch(
 def _is_repeat(current: Transaction, command: EndTransaction) -> bool:
     """Whether the request was answered before: then it names the epoch before the one in that answer.
 
-    A fenced producer is two epochs behind, and the last epoch of all is never given to a producer.
+    So the last transaction has to be one of version 2, which gave its producer that epoch. After one of an earlier
+    version it is the epoch of a successor, which must not be told to the producer that it has replaced. A producer of
+    version 2 that the coordinator has fenced is two epochs behind, and the last epoch of all is nobody's.
     """
-    if current.state not in _COMPLETE.values():
+    if current.state not in _COMPLETE.values() or current.client_version < EPOCH_PER_TRANSACTION:
         return False
     if command.producer_id == current.producer_id:
         return command.producer_epoch + 1 == current.producer_epoch < MAX_PRODUCER_EPOCH

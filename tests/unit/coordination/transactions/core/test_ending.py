@@ -171,6 +171,15 @@ def test_a_producer_that_was_fenced_is_not_answered_as_one_that_repeats(commits:
     assert decide(aborted, ends(commits=commits, version=2)) is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_who_was_replaced_by_a_producer_of_the_older_protocol_is_not_answered_as_one_that_repeats(
+    commits: bool,
+) -> None:
+    ended_by_successor = transaction(COMPLETE_COMMIT if commits else COMPLETE_ABORT, version=0, epoch=4)
+
+    assert decide(ended_by_successor, ends(commits=commits, version=2)) is ErrorCode.PRODUCER_FENCED
+
+
 def test_the_last_epoch_ends_with_a_new_producer_id() -> None:
     current = transaction(ONGOING, version=2, epoch=LAST_EPOCH)
     request = ends(commits=True, version=2, producer=(7, LAST_EPOCH))

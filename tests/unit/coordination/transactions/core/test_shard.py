@@ -73,6 +73,19 @@ def test_a_second_instance_aborts_what_the_first_has_begun_and_fences_it() -> No
     assert conversation.add(second, P0) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_instance_is_not_given_the_epoch_of_a_second_one_that_speaks_the_older_protocol(commits: bool) -> None:
+    conversation = Conversation()
+    first = conversation.new_producer()
+    second = conversation.new_producer()
+    assert conversation.add(second, P0, version=0) is ErrorCode.NONE
+    assert conversation.end(second, commits=commits, version=0).error is ErrorCode.NONE
+    conversation.write_markers()
+
+    for coordinator in (conversation, conversation.restart()):
+        assert coordinator.end(first, commits=commits) == EndTransactionResult(error=ErrorCode.PRODUCER_FENCED)
+
+
 def test_an_empty_transaction_is_aborted_without_markers() -> None:
     conversation = Conversation()
     producer = conversation.new_producer()
