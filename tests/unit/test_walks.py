@@ -25,3 +25,7 @@ def test_a_hop_of_a_walk_names_a_function_that_exists(walk: str, hop: str) -> No
         assert hasattr(found, name), f"the walk {walk} names {hop}, which is not there"
         found = getattr(found, name)
     assert callable(found) or isinstance(found, property), f"{hop} is no function"
+
+
+def test_the_walks_of_a_record_a_backup_and_a_restore_are_written() -> None:
+    assert {walk for walk, _ in _hops()} >= {"produce", "backup", "restore"}
