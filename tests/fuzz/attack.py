@@ -10,16 +10,28 @@ from contextlib import suppress
 import msgspec
 
 from tests.fuzz.bursts import Burst, Ending
+from tests.fuzz.pulse import Pulse
 
 Address = tuple[str, int]
 
 _CONNECTIONS = 24
-#: After that long without a byte nothing more is waited for: some requests are answered late, or never.
-_SILENCE_S = 0.1
+#: A connection is silent when for that long no byte went either way, and the node has answered others so many times
+#: meanwhile. Then nothing more is waited for: some requests are answered late, or never.
+_SILENCE_S = 0.3
+_SILENCE_BEATS = 10
+#: What a stranger waits for a node that takes nothing more.
+_TAKEN_WITHIN_S = 1.0
 _CONNECTED_WITHIN_S = 20
 _RECEIVED_BYTES = 1 << 16
 _LINGER_NOT = struct.pack("ii", 1, 0)
 _LENGTH = struct.Struct(">i")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a burst goes, and the client port of the same node, which tells whether the node has got round to it."""
+
+    address: Address
+    client_port: Address
 
 
 class Tally(msgspec.Struct):
@@ -38,24 +50,36 @@ class Tally(msgspec.Struct):
         self.ended += other.ended
 
 
-class _Answers:
-    """Counts the frames that come back."""
+class _Talk:
+    """What was said on a connection: counts the frames that come back, and notices when it has gone silent."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, pulse: Pulse) -> None:
+        self.answers = 0
+        self._pulse = pulse
         self._left = bytearray()
-        self._came = asyncio.Event()
+        self._answered = asyncio.Event()
+        self.stirred()
 
-    async def first(self) -> None:
-        """When an answer has come, or none will."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SILENCE_S * 10):
-                await self._came.wait()
+    def stirred(self) -> None:
+        """Bytes went one way or the other."""
+        self._stirred_at = asyncio.get_running_loop().time()
+        self._stirred_beats = self._pulse.beats
+
+    @property
+    def is_silent(self) -> bool:
+        since_s = asyncio.get_running_loop().time() - self._stirred_at
+        beats = self._pulse.beats - self._stirred_beats
+        return since_s >= _SILENCE_S and (beats >= _SILENCE_BEATS or self._pulse.has_stopped)
+
+    async def first_answer(self) -> None:
+        """When it has come, or none will."""
+        await self._answered.wait()
 
     def no_more(self) -> None:
-        self._came.set()
+        self._answered.set()
 
     def received(self, data: bytes) -> None:
+        self.stirred()
         left = self._left
         left += data
         at = 0
@@ -64,26 +88,35 @@ class _Answers:
             if len(left) - at - _LENGTH.size < length:
                 break
             at += _LENGTH.size + length
-            self.count += 1
-            self._came.set()
+            self.answers += 1
+            self._answered.set()
         del left[:at]
 
 
-async def attack(target: Callable[[Burst], Address], bursts: Iterable[Burst]) -> Tally:
+async def attack(target: Callable[[Burst], Target], bursts: Iterable[Burst]) -> Tally:
     """Send all of them. An end of a connection is none of this function's concern; that nobody listens is."""
     waiting = deque(bursts)
     tally = Tally()
+    pulses: dict[Address, Pulse] = {}
 
     async def work() -> None:
         while waiting:
             burst = waiting.popleft()
-            tally.add(await _send(target(burst), burst))
+            to = target(burst)
+            pulse = pulses.get(to.client_port)
+            if pulse is None:
+                pulse = pulses[to.client_port] = Pulse(to.client_port)
+            tally.add(await _send(to.address, burst, pulse))
 
-    await asyncio.gather(*(work() for _ in range(_CONNECTIONS)))
+    try:
+        await asyncio.gather(*(work() for _ in range(_CONNECTIONS)))
+    finally:
+        for pulse in pulses.values():
+            await pulse.end()
     return tally
 
 
-async def _send(address: Address, burst: Burst) -> Tally:
+async def _send(address: Address, burst: Burst, pulse: Pulse) -> Tally:
     loop = asyncio.get_running_loop()
     tally = Tally(frames=len(burst.frames), connections=1)
     with socket.socket() as connection:
@@ -92,10 +125,10 @@ async def _send(address: Address, burst: Burst) -> Tally:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         async with asyncio.timeout(_CONNECTED_WITHIN_S):
             await loop.sock_connect(connection, address)
-        answers = _Answers()
-        reading = loop.create_task(_read(connection, answers, len(burst.frames)))
+        talk = _Talk(pulse)
+        reading = loop.create_task(_read(connection, talk, len(burst.frames)))
         try:
-            await _write(connection, burst, answers)
+            await _write(connection, burst, talk)
             if burst.ending in (Ending.ANSWERED, Ending.HALF_CLOSED):
                 tally.ended = int(await reading)
         except OSError:
@@ -104,37 +137,49 @@ async def _send(address: Address, burst: Burst) -> Tally:
             reading.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await reading
-        tally.answers = answers.count
+        tally.answers = talk.answers
     return tally
 
 
-async def _write(connection: socket.socket, burst: Burst, answers: _Answers) -> None:
+async def _write(connection: socket.socket, burst: Burst, talk: _Talk) -> None:
     loop = asyncio.get_running_loop()
     for place, piece in enumerate(burst.pieces()):
-        # A node that takes nothing more is what a stranger would not wait for either.
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SILENCE_S * 10):
+            async with asyncio.timeout(_TAKEN_WITHIN_S):
                 await loop.sock_sendall(connection, piece)
+        talk.stirred()
         if burst.waits_after_first and place == 0:
-            await answers.first()
+            await talk.first_answer()
         elif burst.piece_bytes:
             await asyncio.sleep(0)
     if burst.ending is Ending.HALF_CLOSED:
         connection.shutdown(socket.SHUT_WR)
 
 
-async def _read(connection: socket.socket, answers: _Answers, wanted: int) -> bool:
+async def _read(connection: socket.socket, talk: _Talk, wanted: int) -> bool:
     """Whether the other end has closed the connection."""
-    loop = asyncio.get_running_loop()
     try:
-        while answers.count < wanted:
-            async with asyncio.timeout(_SILENCE_S):
-                data = await loop.sock_recv(connection, _RECEIVED_BYTES)
+        while talk.answers < wanted:
+            data = await _receive(connection, talk)
+            if data is None:
+                return False
             if not data:
                 return True
-            answers.received(data)
-    except TimeoutError:
-        return False
+            talk.received(data)
     finally:
-        answers.no_more()
+        talk.no_more()
     return False
+
+
+async def _receive(connection: socket.socket, talk: _Talk) -> bytes | None:
+    """None when the connection has gone silent."""
+    loop = asyncio.get_running_loop()
+    receiving = loop.create_task(loop.sock_recv(connection, _RECEIVED_BYTES))
+    try:
+        while not receiving.done():
+            await asyncio.wait([receiving], timeout=_SILENCE_S / 6)
+            if not receiving.done() and talk.is_silent:
+                return None
+        return receiving.result()
+    finally:
+        receiving.cancel()

@@ -12,7 +12,7 @@ from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import DirectoryId
 from tests.eventually import eventually
-from tests.fuzz.attack import Address, Tally, attack
+from tests.fuzz.attack import Address, Tally, Target, attack
 from tests.fuzz.bursts import Burst, Bursts
 from tests.fuzz.client_bursts import ClientBursts
 from tests.fuzz.health import Health, LogWatch, signature
@@ -118,7 +118,7 @@ class _Fuzz:
         with asyncio.Runner() as runner:
             while self._next < self._plan.end:
                 end = min(self._plan.end, self._next + _FRAMES_PER_LOOK)
-                self._tally.add(runner.run(attack(self._address_of, self._bursts_between(self._next, end))))
+                self._tally.add(runner.run(attack(self._target_of, self._bursts_between(self._next, end))))
                 self._look(self._next, end - self._next)
                 self._next = end
                 if not self._is_warm and end >= warm_at:
@@ -169,11 +169,11 @@ class _Fuzz:
         for number in range(first // each, (end - 1) // each + 1):
             yield self._bursts.burst(number).between(first - number * each, end - number * each)
 
-    def _address_of(self, burst: Burst) -> Address:
+    def _target_of(self, burst: Burst) -> Target:
         node = self._nodes[burst.number % len(self._nodes)]
-        place = node.bootstrap if self._plan.port == "client" else str(node.settings["peer_listen"])
-        host, port = place.rsplit(":", 1)
-        return host, int(port)
+        client_port = _address(node.bootstrap)
+        peer_port = _address(str(node.settings["peer_listen"]))
+        return Target(client_port if self._plan.port == "client" else peer_port, client_port)
 
     def _look(self, first: int, frames: int) -> None:
         for place, (node, watch) in enumerate(zip(self._nodes, self._watches, strict=True)):
@@ -212,6 +212,11 @@ class _Fuzz:
         done = self._next - self._plan.first
         memory = ", ".join(f"{node.resident_bytes() >> 20} MiB" for node in self._nodes)
         self._progress(f"{done} frames, {done / seconds:.0f}/s, {self._tally.answers} answers, {memory}")
+
+
+def _address(place: str) -> Address:
+    host, port = place.rsplit(":", 1)
+    return host, int(port)
 
 
 def _wait_until_settled(node: QuorateNode, base: Health) -> None:

@@ -7,13 +7,13 @@ import pytest
 from tests.fuzz.run import MOST_MEMORY_BYTES, Plan, Port, run_fuzz
 
 
-@pytest.mark.parametrize(("port", "frames"), [("client", 24_000), ("peer", 24_000)])
+@pytest.mark.parametrize(("port", "frames", "answers"), [("client", 24_000, 8_000), ("peer", 24_000, 2_400)])
 def test_no_frame_crashes_a_node_or_makes_it_log_a_traceback_or_lose_anything(
-    port: Port, frames: int, tmp_path: Path
+    port: Port, frames: int, answers: int, tmp_path: Path
 ) -> None:
     report = run_fuzz(tmp_path, Plan(port=port, seed=1, frames=frames))
 
     assert report.frames == frames
-    assert report.answers > frames / 10
+    assert report.answers > answers
     assert report.acknowledged > 0
     assert report.grown_bytes < MOST_MEMORY_BYTES
