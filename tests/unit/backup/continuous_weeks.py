@@ -30,6 +30,7 @@ class CountingStorage(MemoryStorage):
     def __init__(self) -> None:
         super().__init__()
         self.segments: dict[str, int] = {}
+        self.infos: dict[str, ObjectInfo] = {}  # Of all else.
         self.written_bytes = 0
         self.reads = 0
 
@@ -38,17 +39,19 @@ class CountingStorage(MemoryStorage):
         return super().read(name)
 
     def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        found = sorted(name for name in self.contents if name.startswith(prefix))
-        for name in found:
-            yield ObjectInfo(name=name, size_bytes=len(self.contents[name]), modified_ms=self.modified_ms[name])
+        for name in sorted(self.infos):
+            if name.startswith(prefix):
+                yield self.infos[name]
 
     def delete(self, name: str) -> None:
         if self.segments.pop(name, None) is None:
             super().delete(name)
+            self.infos.pop(name, None)
 
     def store(self, name: str, content: bytes) -> None:
         self.written_bytes += len(content)
         super().store(name, content)
+        self.infos[name] = ObjectInfo(name=name, size_bytes=len(content), modified_ms=self.now_ms)
 
     @property
     def stored_bytes(self) -> int:

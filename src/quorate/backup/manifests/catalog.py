@@ -141,7 +141,7 @@ class ManifestCatalog:
         sure that this number is taken, and stores what took it whole, before it drops a manifest.
         ``CommitConflict`` where another run was faster; then nothing has changed.
         """
-        check_manifest(manifest)
+        check_manifest(manifest, None if self._tip is None else self._tip.checked)
         if not self._probed:
             self.probe(manifest.run_id)
         self._check_present(new_segments)
@@ -161,7 +161,7 @@ class ManifestCatalog:
             # The request may have succeeded, and only its answer been lost.
             if not self._is_published(manifest):
                 raise
-        self._tip = self._reader.remember(KnownManifest(manifest, encoded.chain))
+        self._tip = self._reader.remember(KnownManifest(manifest, encoded.chain, checked=manifest))
 
     def _base_for(self, manifest: Manifest) -> KnownManifest | None:
         follows = self._tip is not None and self._tip.manifest.number + 1 == manifest.number
@@ -197,17 +197,21 @@ class ManifestCatalog:
         )
 
     def _unpruned(self, listed: dict[int, ObjectInfo]) -> list[int]:
-        numbers = sorted(number for number, info in listed.items() if not _is_mark(info))
-        for number in listed:
-            if not numbers or number > numbers[-1]:
-                # Nothing newer than what is taken for the newest may be there, damaged and as short as a mark.
-                with contextlib.suppress(ManifestPruned):
-                    self.read(number)
+        numbers = sorted([number for number, info in listed.items() if not _is_mark(info)])
+        newest = numbers[-1] if numbers else 0
+        for number in [number for number in listed if number > newest]:
+            # Nothing newer than what is taken for the newest may be there, damaged and as short as a mark.
+            with contextlib.suppress(ManifestPruned):
+                self.read(number)
         return numbers
 
     def _listed(self) -> dict[int, ObjectInfo]:
-        found = ((manifest_number(each.name), each) for each in self._storage.objects(MANIFESTS))
-        return {number: each for number, each in found if number is not None}
+        listed: dict[int, ObjectInfo] = {}
+        for each in self._storage.objects(MANIFESTS):
+            number = manifest_number(each.name)
+            if number is not None:
+                listed[number] = each
+        return listed
 
 
 def list_backup_ids(storage: ObjectStorage) -> list[str]:

@@ -124,7 +124,10 @@ def after(previous: Manifest, requirements: Sequence[Requirement]) -> list[Requi
 def commit(
     previous: Manifest | None, run: Run, updates: Sequence[Update], requirements: Sequence[Requirement]
 ) -> Manifest:
-    """The manifest after ``previous``; ``RequirementFailed`` where it is not what the updates were made for."""
+    """The manifest after ``previous``; ``RequirementFailed`` where it is not what the updates were made for.
+
+    ``previous`` was read from a catalog, which checks all that it reads.
+    """
     for requirement in requirements:
         _check(requirement, previous, run)
     following = 1 if previous is None else previous.number + 1
@@ -144,7 +147,7 @@ def commit(
         groups=draft.groups,
         failures=draft.failures,
     )
-    check_manifest(manifest)
+    check_manifest(manifest, previous)
     return manifest
 
 

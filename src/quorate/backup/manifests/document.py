@@ -32,6 +32,7 @@ class KnownManifest(NamedTuple):
 
     manifest: Manifest
     chain: Chain
+    checked: Manifest | None = None  # The last that all rules are known to hold of: itself, or one that it follows.
 
 
 class EncodedManifest(NamedTuple):
@@ -94,8 +95,8 @@ class ManifestReader:
     def read(self, number: int) -> KnownManifest:
         """Asks the storage at least for the manifest itself, since that may be pruned."""
         known = self._resolve(self.stored(number))
-        check_manifest(known.manifest)
-        return known
+        check_manifest(known.manifest, known.checked)
+        return self.remember(known._replace(checked=known.manifest))
 
     def remember(self, known: KnownManifest) -> KnownManifest:
         number = known.manifest.number
@@ -139,7 +140,7 @@ class ManifestReader:
                     stored = below
         for delta, size_bytes in reversed(deltas):
             manifest = apply_delta(known.manifest, delta)
-            known = self.remember(KnownManifest(manifest, known.chain.with_delta(size_bytes)))
+            known = self.remember(KnownManifest(manifest, known.chain.with_delta(size_bytes), known.checked))
         return known
 
     def _below(self, delta: ManifestDelta) -> StoredManifest | KnownManifest:

@@ -1,17 +1,26 @@
-"""What holds in every manifest: checked before one is written and after one is read."""
+"""What holds in every manifest: checked before one is written and after one is read.
+
+Manifests follow each other, and one repeats nearly all of the one before. What it repeats of one that was checked is
+compared, not checked again.
+"""
 
 from itertools import pairwise
+
+import msgspec
 
 from quorate.backup.errors import DamagedManifest
 from quorate.backup.manifests.manifest import Gap, Manifest, PartitionEntry, SegmentEntry, TopicEntry
 from quorate.backup.objects.names import is_name_of_segment, is_safe_segment, partition_folder
+from quorate.kernel.ids import PartitionIndex
 
 # Partitions cost a restore memory and time also where a manifest has nothing of them but their number.
 _MAX_UNREACHED_PARTITIONS = 200_000
 
 
-def check_manifest(manifest: Manifest) -> None:
-    """Raise ``DamagedManifest``, naming the place, unless all the rules hold."""
+def check_manifest(manifest: Manifest, checked: Manifest | None = None) -> None:
+    """Raise ``DamagedManifest``, naming the place, unless all the rules hold. Of ``checked`` they are known to hold."""
+    if manifest is checked:
+        return
     lives = [(topic.name, topic.generation) for topic in manifest.topics]
     ids = [(topic.name, topic.topic_id) for topic in manifest.topics]
     if len(set(lives)) < len(lives) or len(set(ids)) < len(ids):
@@ -23,16 +32,16 @@ def check_manifest(manifest: Manifest) -> None:
         raise DamagedManifest(f"manifest {manifest.number} has consumer groups from before 1970")
     if manifest.compacted_from is not None and manifest.compacted_from >= manifest.number:
         raise DamagedManifest(f"manifest {manifest.number} claims to be a compaction of {manifest.compacted_from}")
-    seen: set[str] = set()
+    known = {} if checked is None else {(topic.name, topic.topic_id): topic for topic in checked.topics}
+    folders: set[str] = set()
     for topic in manifest.topics:
         if not is_safe_segment(topic.name):
             raise DamagedManifest(f"manifest {manifest.number} has a topic {topic.name!r}, which no cluster can have")
-        indexes = [partition.partition for partition in topic.partitions]
-        if indexes != sorted(set(indexes)) or any(index >= topic.partition_count for index in indexes):
-            raise DamagedManifest(f"manifest {manifest.number}: topic {topic.name} has partitions out of order")
-        for partition in topic.partitions:
-            _check_partition(manifest, topic, partition)
-            _check_names(manifest, topic, partition, seen)
+        folder = partition_folder(topic.name, topic.topic_id, PartitionIndex(0))
+        if folder in folders:
+            raise DamagedManifest(f"manifest {manifest.number} has two topics in one folder: {topic.name} is one")
+        folders.add(folder)
+        _check_topic(manifest, topic, known.get((topic.name, topic.topic_id)))
 
 
 def coverage(partition: PartitionEntry) -> list[SegmentEntry | Gap]:
@@ -45,8 +54,49 @@ def end_of(piece: SegmentEntry | Gap) -> int:
     return piece.live_end_offset if isinstance(piece, SegmentEntry) else piece.end_offset
 
 
-def _check_partition(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry) -> None:
-    place = f"manifest {manifest.number}: partition {topic.name}-{partition.partition}"
+def _check_topic(manifest: Manifest, topic: TopicEntry, checked: TopicEntry | None) -> None:
+    indexes = [partition.partition for partition in topic.partitions]
+    if indexes != sorted(set(indexes)) or any(index >= topic.partition_count for index in indexes):
+        raise DamagedManifest(f"manifest {manifest.number}: topic {topic.name} has partitions out of order")
+    known = {} if checked is None else {partition.partition: partition for partition in checked.partitions}
+    for partition in topic.partitions:
+        before = known.get(partition.partition)
+        if partition is before:
+            continue
+        place = f"manifest {manifest.number}: partition {topic.name}-{partition.partition}"
+        tails = [segment for tail in partition.superseded for segment in tail.segments]
+        folder = partition_folder(topic.name, topic.topic_id, partition.partition)
+        if before is not None and _goes_on(before, partition):
+            # A name has the first offset of its segment, so that a new one can only be that of a superseded segment.
+            new = _behind(before, partition)
+            _check_partition(place, new, before.segments[-1:])
+            _check_names(place, new.segments, folder, {segment.name for segment in tails})
+        else:
+            _check_partition(place, partition, [])
+            _check_names(place, [*partition.segments, *tails], folder, set())
+
+
+def _goes_on(before: PartitionEntry, partition: PartitionEntry) -> bool:
+    """Whether it begins with all that is in the other. Most of it is the very same objects, which compare fast."""
+    return (
+        partition.start_offset == before.start_offset
+        and partition.segments[: len(before.segments)] == before.segments
+        and partition.gaps[: len(before.gaps)] == before.gaps
+        and partition.superseded == before.superseded
+    )
+
+
+def _behind(before: PartitionEntry, partition: PartitionEntry) -> PartitionEntry:
+    return msgspec.structs.replace(
+        partition,
+        start_offset=before.end_offset,
+        segments=partition.segments[len(before.segments) :],
+        gaps=partition.gaps[len(before.gaps) :],
+    )
+
+
+def _check_partition(place: str, partition: PartitionEntry, last: list[SegmentEntry]) -> None:
+    """``last`` is the segment before those of the partition, if any."""
     next_offset: int = partition.start_offset
     for piece in coverage(partition):
         if isinstance(piece, SegmentEntry):
@@ -58,7 +108,7 @@ def _check_partition(manifest: Manifest, topic: TopicEntry, partition: Partition
             raise DamagedManifest(f"{place}: an empty piece at offset {piece.start_offset}")
     if next_offset != partition.end_offset:
         raise DamagedManifest(f"{place}: covered up to offset {next_offset}, not {partition.end_offset}")
-    for before, after in pairwise(partition.segments):
+    for before, after in pairwise([*last, *partition.segments]):
         if before.superseded_from_offset is None and after.first_offset <= before.last_offset:
             raise DamagedManifest(f"{place}: offset {after.first_offset} is in two segments")
 
@@ -74,16 +124,13 @@ def _check_segment(place: str, segment: SegmentEntry) -> None:
         )
 
 
-def _check_names(manifest: Manifest, topic: TopicEntry, partition: PartitionEntry, seen: set[str]) -> None:
+def _check_names(place: str, segments: list[SegmentEntry], folder: str, seen: set[str]) -> None:
     """Names lead to objects that are read and deleted: none is believed that does not follow from the rest."""
-    segments = [*partition.segments, *(segment for tail in partition.superseded for segment in tail.segments)]
-    folder = partition_folder(topic.name, topic.topic_id, partition.partition) if segments else ""
     for segment in segments:
         if not is_name_of_segment(segment.name, folder, segment.start_offset):
             raise DamagedManifest(
-                f"manifest {manifest.number}: partition {topic.name}-{partition.partition} names {segment.name!r}, "
-                f"which is not the name of its segment at offset {segment.start_offset}"
+                f"{place} names {segment.name!r}, which is not the name of its segment at offset {segment.start_offset}"
             )
         if segment.name in seen:
-            raise DamagedManifest(f"manifest {manifest.number} names {segment.name} twice")
+            raise DamagedManifest(f"{place} names {segment.name} twice")
         seen.add(segment.name)

@@ -8,6 +8,7 @@ differ only in case, or behind where a name was cut, each has a folder of its ow
 name where clusters have no ids.
 """
 
+import functools
 import hashlib
 import re
 
@@ -22,7 +23,8 @@ PROBES = "probes/"
 # What stands in the place of a manifest that was pruned, so that its number is never given again.
 PRUNED_CONTENT = b'{"pruned": true}\n'
 
-_MANIFEST = re.compile(r"manifests/(\d{6,12})\.json")
+# Only as ``manifest_name`` writes it.
+_MANIFEST = re.compile(r"manifests/((?!000000)[0-9]{6}|[1-9][0-9]{6,11})\.json")
 _CHECKPOINT = re.compile(r"manifests/(\d{6,12})\.checkpoint\.json")
 _PRUNED_RANGE = re.compile(r"manifests/(\d{6,12})-(\d{6,12})\.pruned")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -43,11 +45,11 @@ def manifest_name(number: int) -> str:
     return f"{MANIFESTS}{number:06d}.json"
 
 
+@functools.lru_cache(maxsize=4096)  # A round of a continuous backup lists them twice, and most are those of the last.
 def manifest_number(name: str) -> int | None:
     """None for any object that is not a manifest."""
     match = _MANIFEST.fullmatch(name)
-    number = int(match[1]) if match else None
-    return number if number and name == manifest_name(number) else None
+    return int(match[1]) if match else None
 
 
 def checkpoint_name(number: int) -> str:

@@ -96,7 +96,7 @@ def compacted(
         topics=topics,
         compacted_from=previous.number,
     )
-    check_manifest(manifest)
+    check_manifest(manifest, previous)
     return manifest, taken
 
 

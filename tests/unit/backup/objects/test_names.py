@@ -10,6 +10,8 @@ from quorate.backup.objects.names import (
     attempt_name,
     is_name_of_segment,
     is_segment_name,
+    manifest_name,
+    manifest_number,
     partition_folder,
     segment_name,
     topic_label,
@@ -91,3 +93,27 @@ def test_a_name_that_does_not_follow_from_the_segment_is_not_its_name(name: str)
 )
 def test_what_is_no_segment_has_no_segments_name(name: str) -> None:
     assert not is_segment_name(name)
+
+
+@pytest.mark.parametrize("number", [1, 10, 999_999, 1_000_000, 10**12 - 1])
+def test_the_name_of_a_manifest_tells_its_number(number: int) -> None:
+    assert manifest_number(manifest_name(number)) == number
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifests/000000.json",
+        "manifests/00001.json",
+        "manifests/0000001.json",
+        "manifests/000000000000.json",
+        "manifests/1000000000000.json",
+        "manifests/00000\u0661.json",
+        "manifests/\u0661000000.json",
+        "manifests/000001.json\n",
+        "manifests/000001.checkpoint.json",
+        "other/manifests/000001.json",
+    ],
+)
+def test_a_number_that_is_not_written_as_a_manifests_is_none(name: str) -> None:
+    assert manifest_number(name) is None
