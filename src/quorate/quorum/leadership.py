@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 _HEARING_S = 0.05
 #: A timer that is so late shows that this process was frozen or starved.
 _AWAY_S = 0.1
+#: How often this node's own session is looked at before it ends. What a process tells itself takes turns of its loop,
+#: each as long as a starved machine makes it; between two looks there are two turns at least.
+_OWN_LOOKS = 10
 #: The broker has started anew, or was unregistered, since the decision was made.
 _STALE_DECISION = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
@@ -73,6 +76,7 @@ class Leadership:
         self._neighbours = neighbours
         self._loop = loop
         self._sessions = BrokerSessions(session_timeout_ms)
+        self._own_looks = 0
         self._active: ActiveController | None = None
         self._timer: Alarm | None = None
         self._tasks = TaskScope(loop, logged_failures(logger, "decision of the controller"))
@@ -246,10 +250,15 @@ class Leadership:
             self._session_due()
             return
         self._timer = None
-        for node_id in self._sessions.expired(self._now_ms()):
+        for node_id in self._silent():
             self._sessions.ended(node_id)
             self._tasks.spawn(self._fence(node_id, "its session ended"))
         self._watch_sessions()
+
+    def _silent(self) -> list[NodeId]:
+        expired = self._sessions.expired(self._now_ms())
+        self._own_looks = self._own_looks + 1 if self._node_id in expired else 0
+        return [node for node in expired if node != self._node_id or self._own_looks >= _OWN_LOOKS]
 
     def _metadata_changed(self, image: MetadataImage, delta: Delta) -> None:  # noqa: ARG002
         if delta.changed_brokers:

@@ -190,6 +190,19 @@ def test_the_leader_never_takes_its_own_process_for_gone() -> None:
     run(scenario)
 
 
+def test_the_leader_hears_its_own_broker_out_when_its_loop_is_slow() -> None:
+    async def scenario(node: LeadingNode) -> None:
+        await node.bring_up(1, 2)
+        for _ in range(2):
+            await node.pass_time(SESSION_TIMEOUT_S + 0.2)
+            assert node.live() == [1], "its heartbeat may be a few turns of the loop away"
+            await node.beat(1)
+        await node.pass_time(SESSION_TIMEOUT_S + 2)
+        assert node.live() == [], "it has stopped beating"
+
+    run(scenario)
+
+
 def test_a_heartbeat_of_an_earlier_start_is_told_so_and_keeps_nobody_alive() -> None:
     async def scenario(node: LeadingNode) -> None:
         await node.bring_up(2)
