@@ -6,7 +6,8 @@ to do with newer objects only, and none takes long. Frozen objects still go when
 refers to itself in a circle would stay. So what comes and goes in numbers must not: closed connections and removed
 partitions are freed without a collection. But a request that is cancelled leaves a circle (of an exception, its
 traceback, a frame), and where hundreds are in flight many are frozen. So when much has been frozen, a collection looks
-at everything once more: one that is long, and rare, since what is there has to grow by half before.
+at everything once more: one that is long, and rare, since what is there has to grow by half before, and to four times
+as much where the last one found hardly anything to free: then it is partitions that have come, and no circles.
 
 What is there at the start is frozen at once. The next full collection is due when a quarter of what the last one found
 alive has been added, so a second one has to find nothing before the start is over.
@@ -44,6 +45,10 @@ LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 _M_MMAP_THRESHOLD = -3
 #: With so many more frozen, and half as many again as there were, a collection looks at all of them.
 _FROZEN_SPARE = 40_000
+_GROWTH_WITH_CIRCLES = 1.5
+_GROWTH_WITHOUT = 4.0
+#: Of what was frozen, where there were circles.
+_FREED_SHARE = 0.2
 
 
 def freeze_everything() -> None:
@@ -69,12 +74,13 @@ class ShortCollections:
         self._long_s = long_s
         self._frozen_spare = frozen_spare
         self._most_frozen = 0
+        self._was_frozen = 0
         self._is_whole = False
         self._begun_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._allow_more()
+        self._allow_more(_GROWTH_WITH_CIRCLES)
         gc.callbacks.append(self._collecting)
         self._look_later(loop, _LOOK_INTERVAL_S)
 
@@ -96,7 +102,8 @@ class ShortCollections:
         if info["generation"] < _OLDEST_GENERATION:
             return
         if phase == "start":
-            self._is_whole = gc.get_freeze_count() > self._most_frozen
+            self._was_frozen = gc.get_freeze_count()
+            self._is_whole = self._was_frozen > self._most_frozen
             if self._is_whole:
                 gc.unfreeze()
             self._begun_s = self._now_s()
@@ -104,10 +111,11 @@ class ShortCollections:
         if self._is_whole or self._now_s() - self._begun_s > self._long_s:
             self._freeze()
         if self._is_whole:
-            self._allow_more()
+            had_circles = gc.get_freeze_count() < self._was_frozen * (1 - _FREED_SHARE)
+            self._allow_more(_GROWTH_WITH_CIRCLES if had_circles else _GROWTH_WITHOUT)
 
-    def _allow_more(self) -> None:
-        self._most_frozen = gc.get_freeze_count() * 3 // 2 + self._frozen_spare
+    def _allow_more(self, growth: float) -> None:
+        self._most_frozen = int(gc.get_freeze_count() * growth) + self._frozen_spare
 
 
 def return_large_blocks() -> None:

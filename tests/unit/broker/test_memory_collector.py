@@ -145,6 +145,30 @@ def test_circles_that_were_frozen_go_when_much_has_been_frozen_since(no_collecti
         gc.unfreeze()
 
 
+def test_what_grows_without_circles_is_looked_at_again_only_when_it_is_several_times_as_much(
+    no_collections: None,
+) -> None:
+    gc.freeze()
+    short = ShortCollections(long_s=ALWAYS_LONG, frozen_spare=1_000)
+    short.install(JumpingLoop())
+    try:
+        kept = [[number] for number in range(gc.get_freeze_count() // 2 + 2_000)]
+        gc.collect()
+        gc.collect()  # Looks at everything, and finds nothing to free.
+        circles = [Circle() for _ in range(gc.get_freeze_count() // 2 + 2_000)]
+        is_there = weakref.ref(circles[0])
+        gc.collect()
+        del circles
+
+        gc.collect()
+
+        assert is_there() is not None
+        assert kept
+    finally:
+        short.remove()
+        gc.unfreeze()
+
+
 def test_objects_that_take_the_place_of_others_do_not_pile_up() -> None:
     kept = [[number] for number in range(50_000)]
     gc.collect()
