@@ -164,13 +164,15 @@ def stack_of(thread_id: int) -> list[FrameType]:
     """
     frames: list[Any] = []
     innermost: Iterator[Any] = islice(map(dict.get, iter(sys._current_frames, None), repeat(thread_id)), 1)
+    collects_garbage = gc.isenabled()
     gc.disable()
     try:
         frames.extend(accumulate(chain(innermost, repeat("f_back", _MAX_DEPTH)), getattr))
     except AttributeError:
         pass  # The outermost has none.
     finally:
-        gc.enable()
+        if collects_garbage:
+            gc.enable()
     return [frame for frame in frames if isinstance(frame, FrameType)]
 
 

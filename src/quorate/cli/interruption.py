@@ -52,6 +52,8 @@ def interruptible(explanation: str, *, status: int = INTERRUPTED_STATUS) -> Iter
         raise typer.Exit(status) from None
     finally:
         sys.unraisablehook = previous_hook
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)  # There is nothing left for it to end.
         for number, handler in previous.items():
             signal.signal(number, handler)
 
