@@ -23,9 +23,8 @@ from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.data_source.backup_reading import plan_backup, read_backup
 from quorate.backup.spark.data_source.options import BackupSource, parse_options
 from quorate.backup.spark.upkeep.verification import DeepCheck, take_inventory
-from quorate.cli.list_backups import list_backups
 from quorate.cli.spark_options import OutputFormat
-from quorate.cli.verify import verify
+from quorate.cli.stored_backups import list_backups, verify
 from quorate.kernel.ids import PartitionIndex, TopicName
 from tests.hostile_stores.restoring import SECTIONS, planned, read_what_would_be_written
 from tests.hostile_stores.seed_store import RESTORES, SeedStore

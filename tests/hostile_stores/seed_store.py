@@ -23,6 +23,7 @@ from tests.hostile_stores.restoring import planned
 from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, run_backup
 from tests.unit.backup.batches import TOPIC, batch, summary_of
 from tests.unit.backup.restored_logs import data_batch, marker, record
+from tests.unit.backup.retained_backups import layered
 
 RESTORES = ("abc0-1", "abc1-1")
 
@@ -113,7 +114,10 @@ class SeedStore:
         log.append(2)
         log.delete_records(4)
         newest = run_backup(storage, log, "last")
-        self._add_groups(newest)
+        with layered(0):
+            self._add_groups(newest)
+            log.append(1)
+            run_backup(storage, log, "on-layers")
         run_backup(storage, log, "snapshot", mode=Mode.SNAPSHOT)
         self._decide()
         self._restore()
@@ -124,7 +128,9 @@ class SeedStore:
         manifest = msgspec.structs.replace(
             newest, number=newest.number + 1, groups=groups, compacted_from=newest.number
         )
-        self.catalog.publish(manifest, [])
+        catalog = self.catalog
+        catalog.head()
+        catalog.publish(manifest, [])
 
     def _decide(self) -> None:
         self.holds.hold(self.catalog, 2, Hold(since_ms=1, reason="a case"))

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
+from itertools import pairwise
 
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.commit import AppendRange, PreviousIs, PutPartition, PutTopic, Run, Update, commit
 from quorate.backup.manifests.manifest import Isolation, Manifest, Mode, RunSettings, SegmentEntry
-from quorate.backup.objects.names import attempt_name, segment_name
+from quorate.backup.objects.names import attempt_name, is_layer_name, segment_name
 from quorate.backup.objects.storage import ObjectInfo
 from quorate.backup.restore.ledger import RestoreLedger
 from quorate.backup.retention.compaction import Merge, MergeGroup, compacted, plan_merges
@@ -39,9 +40,7 @@ class CountingStorage(MemoryStorage):
         return super().read(name)
 
     def objects(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        for name in sorted(self.infos):
-            if name.startswith(prefix):
-                yield self.infos[name]
+        return iter([self.infos[name] for name in sorted(self.infos) if name.startswith(prefix)])
 
     def delete(self, name: str) -> None:
         if self.segments.pop(name, None) is None:
@@ -59,7 +58,14 @@ class CountingStorage(MemoryStorage):
 
 
 class ContinuousBackup:
-    def __init__(self, *, partitions: int, segment_bytes: int, policy: MaintenancePolicy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        partitions: int,
+        segment_bytes: int,
+        segments_per_round: int = 1,  # Of each partition.
+        policy: MaintenancePolicy | None = None,
+    ) -> None:
         self.storage, self.holds_storage = CountingStorage(), CountingStorage()
         self.restores_storage = CountingStorage()
         self.catalog = ManifestCatalog(self.storage, BACKUP_ID)
@@ -67,23 +73,53 @@ class ContinuousBackup:
         self.restores = RestoreLedger(self.restores_storage)
         self.partitions = [PartitionIndex(index) for index in range(partitions)]
         self.segment_bytes = segment_bytes
+        self.segments_per_round = segments_per_round
         self.now_ms = 1_700_000_000_000
         self.rounds = 0
         self.copied_bytes = 0
         self.merged_bytes = 0
         self.maintained: list[Maintained] = []
         pruner = Pruner(self.storage, self.catalog, self.holds, self.restores, requests_in_flight=2)
-        self.maintenance = Maintenance(policy or MaintenancePolicy(), pruner, self._compact)
+        self.maintenance = Maintenance(policy or MaintenancePolicy(), pruner, self.compact)
 
     def run(self, seconds: int, *, round_seconds: int = 2) -> None:
         end_ms = self.now_ms + seconds * 1000
         while self.now_ms < end_ms:
             self._set_time(self.now_ms + round_seconds * 1000)
-            self._round()
+            self._round(self.segments_per_round)
             done = self.maintenance.run_if_due(QuietWatcher(), now_ms=self.now_ms)
             if done is not None:
                 assert done.problem is None, done.problem
                 self.maintained.append(done)
+
+    def begin_with(self, segments: int) -> None:
+        """As if it had run for long: so many segments of each partition are there that are merged no more."""
+        self.segment_bytes, segment_bytes = MaintenancePolicy().compact_below_bytes, self.segment_bytes
+        self._set_time(self.now_ms + 2000)
+        self._round(segments)
+        self.segment_bytes = segment_bytes
+
+    def compact(self) -> int:
+        newest, number = self.catalog.head()
+        assert newest is not None
+        groups = plan_merges(
+            newest,
+            min_segment_bytes=MaintenancePolicy().compact_below_bytes,
+            max_segment_bytes=MAX_SEGMENT_BYTES,
+            fan_in=FAN_IN,
+        )
+        run_id = hashlib.md5(b"compaction %d" % number).hexdigest()
+        merges = [Merge(group=group, merged=self._merged(group, run_id)) for group in groups]
+        following, taken = compacted(newest, merges, number=number, run_id=run_id, created_ms=self.now_ms)
+        assert len(taken) == len(merges)
+        if taken:
+            self._publish(following)
+        return sum(len(group.segments) for group in groups)
+
+    @property
+    def written_bytes(self) -> int:
+        """Beside the data."""
+        return self.storage.written_bytes + self.holds_storage.written_bytes
 
     def manifests_read(self, number: int | None = None) -> int:
         """Objects that a command in another process opens to know a manifest."""
@@ -97,7 +133,8 @@ class ContinuousBackup:
         named: set[str] = set()
         for manifest in ManifestCatalog(self.storage, BACKUP_ID).history():
             named |= manifest.object_names()
-        assert named == self.storage.segments.keys()
+        layers = {name for name in self.storage.contents if is_layer_name(name)}
+        assert named == self.storage.segments.keys() | layers
         newest = self.catalog.latest()
         assert newest is not None
         for partition in newest.topics[0].partitions:
@@ -109,11 +146,11 @@ class ContinuousBackup:
         for storage in (self.storage, self.holds_storage, self.restores_storage):
             storage.now_ms = now_ms
 
-    def _round(self) -> None:
+    def _round(self, segments: int) -> None:
         previous, number = self.catalog.head()
         run_id = hashlib.md5(b"%d" % self.rounds).hexdigest()
         start = Offset(self.rounds * RECORDS_PER_ROUND)
-        self.rounds += 1
+        self.rounds += segments
         run = Run(
             backup_id=BACKUP_ID,
             cluster_id=CLUSTER_ID,
@@ -134,14 +171,15 @@ class ContinuousBackup:
             )
         ]
         for partition in self.partitions:
-            updates += self._append(partition, start, run_id)
+            updates += self._append(partition, start, run_id, segments)
         requirements = [PreviousIs(number=None if previous is None else previous.number)]
         self.catalog.publish(commit(previous, run, updates, requirements), [])
 
-    def _append(self, partition: PartitionIndex, start: Offset, run_id: str) -> list[Update]:
-        end = Offset(start + RECORDS_PER_ROUND)
-        segment = self._segment(partition, start, end, run_id, self.segment_bytes)
-        self.copied_bytes += self.segment_bytes
+    def _append(self, partition: PartitionIndex, start: Offset, run_id: str, count: int) -> list[Update]:
+        starts = [Offset(start + index * RECORDS_PER_ROUND) for index in range(count + 1)]
+        end = starts[-1]
+        segments = [self._segment(partition, *ends, run_id, self.segment_bytes) for ends in pairwise(starts)]
+        self.copied_bytes += self.segment_bytes * count
         return [
             PutPartition(
                 topic=TOPIC,
@@ -158,7 +196,7 @@ class ContinuousBackup:
                 partition=partition,
                 start_offset=start,
                 end_offset=end,
-                segments=[segment],
+                segments=segments,
             ),
         ]
 
@@ -184,23 +222,6 @@ class ContinuousBackup:
             largest_batch_bytes=size_bytes,
             is_plain=True,
         )
-
-    def _compact(self) -> int:
-        newest, number = self.catalog.head()
-        assert newest is not None
-        groups = plan_merges(
-            newest,
-            min_segment_bytes=MaintenancePolicy().compact_below_bytes,
-            max_segment_bytes=MAX_SEGMENT_BYTES,
-            fan_in=FAN_IN,
-        )
-        run_id = hashlib.md5(b"compaction %d" % number).hexdigest()
-        merges = [Merge(group=group, merged=self._merged(group, run_id)) for group in groups]
-        following, taken = compacted(newest, merges, number=number, run_id=run_id, created_ms=self.now_ms)
-        assert len(taken) == len(merges)
-        if taken:
-            self._publish(following)
-        return sum(len(group.segments) for group in groups)
 
     def _publish(self, manifest: Manifest) -> None:
         self.catalog.publish(manifest, [])

@@ -2,12 +2,16 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import msgspec
 
 from quorate.backup.errors import BackupError
+from quorate.backup.manifests import document
 from quorate.backup.manifests.catalog import ManifestCatalog
 from quorate.backup.manifests.manifest import Manifest, Mode
+from quorate.backup.objects.names import is_layer_name
 from quorate.backup.restore.ledger import RestoreDone, RestoreLedger
 from quorate.backup.restore.plan import RestorePlan
 from quorate.backup.retention.compaction import Merge, compacted, merge_segments, plan_merges
@@ -20,6 +24,11 @@ from tests.unit.backup.backup_runs import BACKUP_ID, PartitionLog, read_back, ru
 from tests.unit.backup.memory_storage import MemoryStorage
 
 DAY_MS = 86_400_000
+
+
+def layered(max_deltas: int) -> AbstractContextManager[object]:
+    """Meanwhile manifests stand on layers however small they are, with at most so many deltas on top."""
+    return patch.multiple(document, MIN_LAYERED_BYTES=0, MAX_DELTAS=max_deltas)
 
 
 class Killed(BaseException):
@@ -194,15 +203,16 @@ class RetainedBackup:
 
     def orphans(self) -> set[str]:
         named = {name for manifest in self.manifests().values() for name in manifest.object_names()}
-        return {name for name in self.storage.contents if name.startswith("topics/")} - named
+        there = {name for name in self.storage.contents if name.startswith("topics/") or is_layer_name(name)}
+        return there - named
 
     def assert_whole(self) -> None:
         manifests = self.manifests()
         for manifest in manifests.values():
-            for segment in manifest.segments():
-                content = self.storage.contents.get(segment.name)
-                assert content is not None, f"manifest {manifest.number} names {segment.name}, which is not there"
-                assert len(content) == segment.size_bytes
+            for name, size_bytes in manifest.object_sizes().items():
+                content = self.storage.contents.get(name)
+                assert content is not None, f"manifest {manifest.number} names {name}, which is not there"
+                assert len(content) == size_bytes
         assert set(self.reading.values()) <= manifests.keys()
         assert self.held <= manifests.keys()
 

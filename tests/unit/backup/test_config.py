@@ -1,6 +1,7 @@
 """The config file of a backup: defaults, variables, and one clear sentence for each mistake."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,9 @@ from quorate.backup.errors import ConfigError, StorageError
 from quorate.backup.manifests.manifest import Isolation, Mode
 from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.segments.layout import FrameCodec
+from quorate.client.client_properties import ClientProperties
+from quorate.client.security_config import SecurityConfig
+from quorate.security.listeners import SecurityProtocol
 
 SMALLEST = """
 backup_id: nightly
@@ -200,3 +204,58 @@ def test_the_storage_url_is_checked_at_once() -> None:
 )
 def test_mistakes_in_the_maintenance_are_named(section: str, expected: str) -> None:
     assert expected in complaint(f"{SMALLEST}maintenance: {section}\n")
+
+
+KAFKAS_OWN = """
+backup_id: nightly
+source:
+  bootstrap_servers: [a:1]
+  properties:
+    security.protocol: SASL_PLAINTEXT
+    sasl.mechanism: PLAIN
+    sasl.jaas.config: org.apache.PlainLoginModule required username="u" password="${SECRET}";
+storage: {url: "file:///var/backups"}
+"""
+
+
+def test_the_login_can_be_said_in_kafkas_own_names() -> None:
+    source = parse(KAFKAS_OWN, SECRET='with "quotes" and \\').source
+
+    assert (source.security.protocol, source.security.username) == ("SASL_PLAINTEXT", "u")
+    assert source.security.password == 'with "quotes" and \\'
+    assert source.bootstrap_servers == ("a:1",)
+    assert not source.properties
+
+
+def test_a_command_config_brings_the_login_and_servers_where_the_file_has_none() -> None:
+    security = SecurityConfig(protocol=SecurityProtocol.SSL, ca_location="ca.pem")
+    given = ClientProperties(bootstrap_servers="b:2,c:3", security=security)
+    without = SMALLEST.replace('bootstrap_servers: ["broker-1:9092"]', "request_timeout_ms: 1000")
+    assert parse_backup_config(SMALLEST, {}, "f", given).source.bootstrap_servers == ("broker-1:9092",)
+    source = parse_backup_config(without, {}, "f", given).source
+    assert (source.bootstrap_servers, source.security) == (("b:2", "c:3"), security)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("sasl.mechanism", "sasl.mechanisms"), "source.properties: unknown key 'sasl.mechanisms'; did you mean"),
+        (("PLAIN\n", "SCRAM\n"), "source.properties: sasl.mechanism: 'SCRAM' is not one of PLAIN"),
+        (
+            ("  properties:", "  security: {protocol: SSL}\n  properties:"),
+            "source.security and source.properties both say how to log in: leave one of them out",
+        ),
+    ],
+)
+def test_a_mistake_in_kafkas_own_names_is_named(change: tuple[str, str], sentence: str) -> None:
+    assert sentence in complaint(KAFKAS_OWN.replace(*change), SECRET="p")
+
+
+def test_a_secret_can_stand_in_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\n")
+    text = FULL.replace("${KAFKA_PASSWORD}", f"${{file:{secret}}}")
+
+    assert parse(text).source.security.password == "from a file"
+    secret.unlink()
+    assert complaint(text) == f"source.security.password: {secret} cannot be read: No such file or directory"

@@ -7,7 +7,9 @@ A pruned manifest leaves a mark in its place. So a run that began before it was 
 taken and stops, and a manifest that is missing without a mark is known to be lost.
 
 A manifest may be stored as a delta on the one before it. That one can be pruned all the same: before, the manifest that
-follows it is stored whole, as a checkpoint. Whoever meets a mark below a delta reads the checkpoint instead.
+follows it gets a checkpoint. Whoever meets a mark below a delta reads the checkpoint instead. A layer, which manifests
+repeat instead of each other, is an object that they name, as their segments are: it is there before they are, and as
+long as one of them.
 """
 
 import contextlib
@@ -15,10 +17,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import msgspec
+
 from quorate.backup.errors import BackupError, CommitConflict, ManifestPruned, ObjectExists, StorageError
 from quorate.backup.manifests.delta import ManifestDelta
-from quorate.backup.manifests.document import KnownManifest, ManifestReader, decode_document, encode_document
-from quorate.backup.manifests.manifest import Manifest, SegmentEntry, encode_manifest
+from quorate.backup.manifests.document import (
+    KnownManifest,
+    ManifestReader,
+    decode_document,
+    encode_checkpoint,
+    encode_document,
+)
+from quorate.backup.manifests.manifest import Manifest, SegmentEntry
 from quorate.backup.manifests.rules import check_manifest
 from quorate.backup.objects.names import (
     MANIFESTS,
@@ -97,13 +107,14 @@ class ManifestCatalog:
         return self._reader.read(number).manifest
 
     def base_of(self, number: int) -> int | None:
-        """The manifest that this one is a delta on; None where it is stored whole."""
+        """The manifest that this one is a delta on; None where it stands by itself or on layers."""
         document = self._reader.stored(number).document
-        return document.base_number if isinstance(document, ManifestDelta) else None
+        return document.base_number if isinstance(document, ManifestDelta) and not document.layers else None
 
     def put_checkpoint(self, number: int) -> None:
-        """Store the manifest whole, so that it can be read without the one that it follows."""
-        content = encode_manifest(self.read(number))
+        """Store the manifest so that it can be read without the one that it follows."""
+        manifest = self.read(number)
+        content = encode_checkpoint(manifest, self._reader.layers(manifest.layers))
         with contextlib.suppress(ObjectExists):
             self._storage.put_if_absent(checkpoint_name(number), content)
 
@@ -112,10 +123,22 @@ class ManifestCatalog:
         self._storage.delete(checkpoint_name(number))
 
     def history(self) -> Iterator[Manifest]:
-        """Every manifest, the oldest first, without those that are pruned meanwhile."""
-        for number in sorted(self._listed()):  # Marks are read, too: what they replace might name objects.
-            with contextlib.suppress(ManifestPruned):
-                yield self.read(number)
+        """Every manifest, the oldest first, without those that are pruned meanwhile.
+
+        Where one is, those are here, too, that were committed meanwhile: they name what it did.
+        """
+        seen: set[int] = set()
+        looks_again = True
+        while looks_again:
+            looks_again = False
+            for number, info in sorted(self._listed().items()):
+                if number in seen:
+                    continue
+                seen.add(number)
+                try:
+                    yield self.read(number)  # Marks are read, too: what they replace might name objects.
+                except ManifestPruned:
+                    looks_again |= not _is_mark(info)
 
     def probe(self, run_id: str) -> None:
         """Raise unless the storage can be written and refuses to put an object a second time."""
@@ -147,10 +170,12 @@ class ManifestCatalog:
         self._check_present(new_segments)
         if max(self._listed(), default=0) > manifest.number:  # Marks are kept for a day, no longer.
             raise self._conflict(manifest)
-        encoded = encode_document(manifest, self._base_for(manifest))
+        encoded = encode_document(manifest, self._base_for(manifest), self._reader.layers)
         decode_document(
             encoded.content, self._storage.url_of(manifest_name(manifest.number))
         )  # Later runs can read it.
+        if encoded.layer_content is not None:
+            self._put_layer(encoded.known.manifest, encoded.layer_content)
         try:
             self._storage.put_if_absent(manifest_name(manifest.number), encoded.content)
         except ObjectExists:
@@ -161,7 +186,19 @@ class ManifestCatalog:
             # The request may have succeeded, and only its answer been lost.
             if not self._is_published(manifest):
                 raise
-        self._tip = self._reader.remember(KnownManifest(manifest, encoded.chain, checked=manifest))
+        self._tip = self._reader.remember(encoded.known)
+
+    def _put_layer(self, manifest: Manifest, content: bytes) -> None:
+        *below, layer = manifest.layers
+        decode_document(content, self._storage.url_of(layer.name))
+        try:
+            self._storage.put_if_absent(layer.name, content)
+        except ObjectExists:  # As a request that was sent again meets what it has put itself.
+            if self._storage.read(layer.name) != content:
+                raise StorageError(
+                    f"{self._storage.url_of(layer.name)} is there already: nothing was committed"
+                ) from None
+        self._reader.remember_layer(layer, msgspec.structs.replace(manifest, layers=below))
 
     def _base_for(self, manifest: Manifest) -> KnownManifest | None:
         follows = self._tip is not None and self._tip.manifest.number + 1 == manifest.number
@@ -206,12 +243,8 @@ class ManifestCatalog:
         return numbers
 
     def _listed(self) -> dict[int, ObjectInfo]:
-        listed: dict[int, ObjectInfo] = {}
-        for each in self._storage.objects(MANIFESTS):
-            number = manifest_number(each.name)
-            if number is not None:
-                listed[number] = each
-        return listed
+        objects = self._storage.objects(MANIFESTS)
+        return {number: each for each in objects if (number := manifest_number(each.name)) is not None}
 
 
 def list_backup_ids(storage: ObjectStorage) -> list[str]:

@@ -146,6 +146,7 @@ def commit(
         topics=draft.topics(),
         groups=draft.groups,
         failures=draft.failures,
+        layers=draft.layers,
     )
     check_manifest(manifest, previous)
     return manifest
@@ -192,6 +193,7 @@ class _Draft:
     def __init__(self, previous: Manifest | None, number: int) -> None:
         self.number = number
         self.groups: list[GroupEntry] = [] if previous is None else previous.groups
+        self.layers = [] if previous is None else previous.layers
         self.failures: list[Failure] = []  # Each run tells its own.
         self._topics: dict[tuple[TopicName, TopicId], TopicEntry] = {}
         self._partitions: dict[tuple[TopicName, TopicId], dict[PartitionIndex, PartitionEntry]] = {}
@@ -213,6 +215,7 @@ class _Draft:
                 self._topics.clear()
                 self._partitions.clear()
                 self.groups = []
+                self.layers = []
             case PutTopic():
                 self._put_topic(update)
             case PutPartition():

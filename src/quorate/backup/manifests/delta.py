@@ -2,6 +2,7 @@
 
 A round of a continuous backup adds a few segments to what may be a hundred thousand. Its manifest is stored as a delta:
 the manifest that it follows, and of each list that differs the one place where it does, which is nearly always its end.
+Where it names layers, the base is the uppermost of them, and not a manifest under that number.
 ``delta_between`` gives a delta only where applying it brings back the manifest exactly.
 """
 
@@ -18,6 +19,7 @@ from quorate.backup.manifests.manifest import (
     Gap,
     GroupEntry,
     GroupOffset,
+    Layers,
     Manifest,
     PartitionEntry,
     RunSettings,
@@ -82,7 +84,7 @@ class GroupChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Chain(msgspec.Struct, frozen=True, array_like=True):
-    """What is read to know a manifest: a whole one, and the deltas on top of it."""
+    """What is read to know a manifest: a whole one, or layers, and the deltas on top."""
 
     snapshot_bytes: Count
     delta_count: Count = 0
@@ -112,6 +114,7 @@ class ManifestDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     )
     failures: list[Failure] = []
     compacted_from: ManifestNumber | None = None
+    layers: Layers = []  # Empty: those of the base.
 
 
 def delta_between(base: Manifest, manifest: Manifest, chain: Chain) -> ManifestDelta | None:
@@ -140,6 +143,7 @@ def delta_between(base: Manifest, manifest: Manifest, chain: Chain) -> ManifestD
         group_ages_ms=_group_ages(base, manifest),
         failures=manifest.failures,
         compacted_from=manifest.compacted_from,
+        layers=[] if manifest.layers == base.layers else manifest.layers,
     )
     return delta if _apply(base, delta) == manifest else None
 
@@ -175,6 +179,7 @@ def _apply(base: Manifest, delta: ManifestDelta) -> Manifest:
         groups=_apply_groups(base, delta),
         failures=delta.failures,
         compacted_from=delta.compacted_from,
+        layers=delta.layers or base.layers,
     )
 
 

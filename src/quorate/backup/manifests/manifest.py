@@ -1,23 +1,25 @@
 """The manifest: everything that a backup holds, as one immutable JSON document.
 
 Manifests are numbered from 1 and never changed. The newest one is the backup; older ones tell its history, and the
-objects that they name stay. ``document`` stores one whole, or as a delta on the one before it. Per partition,
-segments and gaps together cover ``start_offset`` up to ``end_offset`` without a hole and without overlap
+objects that they name stay. ``document`` stores one whole, or as a delta on the one before it or on layers. Per
+partition, segments and gaps together cover ``start_offset`` up to ``end_offset`` without a hole and without overlap
 (``rules`` checks it before a manifest is written and after it is read).
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from quorate.backup.objects.names import layer_name
 from quorate.backup.objects.stored_documents import (
     BatchBytes,
     Count,
     Generation,
     ManifestNumber,
     MomentMs,
+    NamingRunId,
     PartitionCount,
     RecordTimestamp,
     Sha256,
@@ -32,7 +34,11 @@ from quorate.backup.segments.layout import EpochStart
 from quorate.backup.segments.writer import FinishedSegment
 from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicName
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+#: Nothing of version 3 stands on layers; all else is the same.
+READABLE_VERSIONS: Final = (3, FORMAT_VERSION)
+#: A manifest stands on at most so many.
+MAX_LAYERS: Final = 16
 
 
 class Mode(StrEnum):
@@ -210,6 +216,25 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     exclude: list[str] = []
 
 
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """An object with what a manifest said, as a delta on the layers below it, for later manifests to be deltas on.
+
+    It outlives that manifest: like a segment it stays until no manifest names it.
+    """
+
+    number: ManifestNumber  # Of that manifest, and the run that published it, or was about to.
+    run_id: NamingRunId
+    size_bytes: SizeBytes
+
+    @property
+    def name(self) -> str:
+        return layer_name(self.number, self.run_id)
+
+
+#: The lowest, which is stored whole, comes first.
+Layers = Annotated[list[Layer], msgspec.Meta(max_length=MAX_LAYERS)]
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format_version: int
     number: ManifestNumber
@@ -223,6 +248,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     groups: list[GroupEntry] = []
     failures: list[Failure] = []
     compacted_from: ManifestNumber | None = None  # The manifest that says the same with smaller segments.
+    layers: Layers = []  # What it is stored on, or those before it in a row of deltas.
 
     @property
     def is_complete(self) -> bool:
@@ -239,7 +265,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def object_names(self) -> set[str]:
         """Every object that this manifest names, superseded ones too."""
-        return {segment.name for segment in self.segments()}
+        return {segment.name for segment in self.segments()} | {layer.name for layer in self.layers}
+
+    def object_sizes(self) -> dict[str, int]:
+        """The same, with the size of each."""
+        objects: list[SegmentEntry | Layer] = [*self.segments(), *self.layers]
+        return {each.name: each.size_bytes for each in objects}
 
     def segments(self) -> Iterator[SegmentEntry]:
         """Every segment, superseded ones too."""

@@ -26,6 +26,7 @@ from quorate.backup.manifests.manifest import AbortedTransactionEntry, Failure, 
 from quorate.backup.planning.planner import PartitionPlan, Plan, TopicPlan
 from quorate.backup.planning.ranges import OffsetRange, RangeKey
 from quorate.backup.segments.layout import EpochStart
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.ids import Offset
 
 
@@ -59,7 +60,7 @@ def encode_results(results: Sequence[RangeResult]) -> bytes:
 
 
 def decode_results(data: bytes) -> list[RangeResult]:
-    return msgspec.msgpack.decode(data, type=list[RangeResult])
+    return decode_msgpack(data, list[RangeResult])
 
 
 def merge_results(

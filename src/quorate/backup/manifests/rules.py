@@ -32,6 +32,7 @@ def check_manifest(manifest: Manifest, checked: Manifest | None = None) -> None:
         raise DamagedManifest(f"manifest {manifest.number} has consumer groups from before 1970")
     if manifest.compacted_from is not None and manifest.compacted_from >= manifest.number:
         raise DamagedManifest(f"manifest {manifest.number} claims to be a compaction of {manifest.compacted_from}")
+    _check_layers(manifest)
     known = {} if checked is None else {(topic.name, topic.topic_id): topic for topic in checked.topics}
     folders: set[str] = set()
     for topic in manifest.topics:
@@ -52,6 +53,12 @@ def coverage(partition: PartitionEntry) -> list[SegmentEntry | Gap]:
 
 def end_of(piece: SegmentEntry | Gap) -> int:
     return piece.live_end_offset if isinstance(piece, SegmentEntry) else piece.end_offset
+
+
+def _check_layers(manifest: Manifest) -> None:
+    numbers = [layer.number for layer in manifest.layers]
+    if numbers != sorted(set(numbers)) or any(number > manifest.number for number in numbers):
+        raise DamagedManifest(f"manifest {manifest.number} has layers out of order")
 
 
 def _check_topic(manifest: Manifest, topic: TopicEntry, checked: TopicEntry | None) -> None:

@@ -26,6 +26,7 @@ PRUNED_CONTENT = b'{"pruned": true}\n'
 # Only as ``manifest_name`` writes it.
 _MANIFEST = re.compile(r"manifests/((?!000000)[0-9]{6}|[1-9][0-9]{6,11})\.json")
 _CHECKPOINT = re.compile(r"manifests/(\d{6,12})\.checkpoint\.json")
+_LAYER = re.compile(r"manifests/(\d{6,12})-([A-Za-z0-9_-]{1,64})\.layer\.json")
 _PRUNED_RANGE = re.compile(r"manifests/(\d{6,12})-(\d{6,12})\.pruned")
 _SAFE_SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ATTEMPT = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -62,6 +63,16 @@ def checkpoint_number(name: str) -> int | None:
     match = _CHECKPOINT.fullmatch(name)
     number = int(match[1]) if match else None
     return number if number and name == checkpoint_name(number) else None
+
+
+def layer_name(number: int, run_id: str) -> str:
+    """What manifests repeat of the manifest that this run has published, or was about to, under this number."""
+    return f"{MANIFESTS}{number:06d}-{run_id}.layer.json"
+
+
+def is_layer_name(name: str) -> bool:
+    match = _LAYER.fullmatch(name)
+    return match is not None and int(match[1]) > 0 and name == layer_name(int(match[1]), match[2])
 
 
 def pruned_range_name(numbers: range) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from quorate.backup.errors import BackupError, printable
+from quorate.kernel import decoding
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId
 
 _Decoded = TypeVar("_Decoded")
@@ -52,6 +53,8 @@ BatchBytes = Annotated[int, Meta(ge=0, le=_INT32_MAX)]
 MomentMs = Annotated[int, Meta(ge=0, le=_LAST_MOMENT_MS)]
 #: Between two of them.
 DurationMs = Annotated[int, Meta(ge=-_LAST_MOMENT_MS, le=_LAST_MOMENT_MS)]
+#: Of a run, where it is a part of an object's name.
+NamingRunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 #: Of a record: whatever its producer has set.
 RecordTimestamp = Annotated[int, Meta(ge=-_INT64_MAX - 1, le=_INT64_MAX)]
@@ -88,7 +91,7 @@ class DocumentFault(ValueError):
 
 def decode_json(data: bytes | memoryview, kind: type[_Decoded]) -> _Decoded:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoding.decode_json(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DocumentFault(one_line(str(error))) from None
     except RecursionError:
@@ -111,7 +114,7 @@ def decode_sealed(data: bytes, kind: Any) -> Any:
 def decode_packed(data: bytes, kind: Any) -> Any:
     """The same for msgpack."""
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        return decoding.decode_msgpack(data, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise DocumentFault(one_line(str(error))) from None
     except RecursionError:

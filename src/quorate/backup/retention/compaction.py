@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from quorate.backup.errors import DamagedSegment
-from quorate.backup.manifests.manifest import Manifest, PartitionEntry, SegmentEntry, segment_entry
+from quorate.backup.manifests.manifest import (
+    FORMAT_VERSION,
+    Manifest,
+    PartitionEntry,
+    SegmentEntry,
+    segment_entry,
+)
 from quorate.backup.manifests.rules import check_manifest
 from quorate.backup.objects.storage import ObjectStorage, StoredObject
 from quorate.backup.segments.layout import FrameCodec, SegmentHeader
@@ -90,6 +96,7 @@ def compacted(
     ]
     manifest = msgspec.structs.replace(
         previous,
+        format_version=FORMAT_VERSION,
         number=number,
         run_id=run_id,
         created_ms=created_ms,

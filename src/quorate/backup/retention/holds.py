@@ -16,7 +16,7 @@ import msgspec
 
 from quorate.backup.errors import BackupError, ObjectExists, ObjectNotFound
 from quorate.backup.manifests.catalog import ManifestCatalog
-from quorate.backup.objects.names import is_segment_name
+from quorate.backup.objects.names import is_layer_name, is_segment_name
 from quorate.backup.objects.storage import ObjectStorage, StorageLocation
 from quorate.backup.objects.stored_documents import (
     DocumentFault,
@@ -180,8 +180,8 @@ def _decoded(data: bytes) -> Decision:
     decision: Decision = decode_sealed(data, Hold | Release | Pruning)
     if isinstance(decision, Pruning):
         for name in decision.objects:
-            if not is_segment_name(name):
-                raise DocumentFault(f"it names {one_line(name)!r}, which is no segment")
+            if not is_segment_name(name) and not is_layer_name(name):
+                raise DocumentFault(f"it names {one_line(name)!r}, which is no segment and no layer")
     return decision
 
 

@@ -2,7 +2,7 @@
 
 1. The decision to drop a manifest is stored, with the names of its objects. From then on it cannot be held, and no
    restore begins with it.
-2. A manifest that stays and is stored as a delta on one that goes is stored whole, too.
+2. A manifest that stays and is stored as a delta on one that goes gets a checkpoint: what it is read from instead.
 3. A mark takes the manifest's place. Now nobody reads it, and its number stays taken: a run that was planned on it
    cannot commit any more.
 4. Objects are deleted that a dropped manifest names and none that is left does.
@@ -152,12 +152,12 @@ class Pruner:
         )
         dropped = {verdict.number for verdict in verdicts if verdict.kept_because is None}
         kept = sorted({age.number for age in ages} - dropped)
-        newest = next((_sizes(manifest) for manifest in self._read(kept[-1:])), {})
+        newest = next((manifest.object_sizes() for manifest in self._read(kept[-1:])), {})
         # One decision names each object: what follows each other names nearly the same ones.
         named = {*newest, *(name for number in begun.keys() & dropped for name in begun[number].objects)}
         objects: dict[int, dict[str, int]] = {}
         for manifest in self._read(sorted(dropped)):
-            own = {name: size for name, size in _sizes(manifest).items() if name not in named}
+            own = {name: size for name, size in manifest.object_sizes().items() if name not in named}
             objects[manifest.number] = own
             named |= own.keys()
         doomed = {name: size for sizes in objects.values() for name, size in sizes.items()}
@@ -189,7 +189,7 @@ class Pruner:
     def _in_chains(self, dropped: Collection[int]) -> list[list[int]]:
         """The dropped manifests in the order in which marks may be put: a delta before its base.
 
-        Those that stay and can only be read with one that is dropped are stored whole before. A delta has the number
+        Those that stay and can only be read with one that is dropped get a checkpoint before. A delta has the number
         behind its base: with that number taken none can come that is not seen here.
         """
         following = max(dropped, default=0) + 1
@@ -276,10 +276,6 @@ def merged_ranges(numbers: Collection[int], ranges: Iterable[range]) -> list[ran
         else:
             found.append(each)
     return found
-
-
-def _sizes(manifest: Manifest) -> dict[str, int]:
-    return {segment.name: segment.size_bytes for segment in manifest.segments()}
 
 
 def _as_it_came(verdict: Verdict) -> Verdict:

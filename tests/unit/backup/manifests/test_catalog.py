@@ -52,7 +52,8 @@ def test_a_manifest_read_error_is_not_taken_for_the_first_run(fails_at: int) -> 
         (b"{", "is damaged: it does not match its SHA-256"),
         (b'{"format_version":1}\n', "is damaged: it does not match its SHA-256"),
         (seal(b'{"format_version":3}'), "cannot be read"),
-        (seal(b'{"format_version":1}'), "has format version 1; this version of quorate knows 3"),
+        (seal(b'{"format_version":4}'), "cannot be read"),
+        (seal(b'{"format_version":1}'), "has format version 1; this version of quorate knows 3 and 4"),
     ],
 )
 def test_a_damaged_manifest_stops_and_history_is_not_overwritten(content: bytes, complaint: str) -> None:

@@ -23,7 +23,7 @@ from quorate.backup.objects.stored_documents import seal
 from quorate.backup.retention.orphans import find_orphans
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from tests.unit.backup.backup_runs import BACKUP_ID, read_back
-from tests.unit.backup.retained_backups import RetainedBackup
+from tests.unit.backup.retained_backups import Calls, RetainedBackup
 
 STEPS = st.sampled_from(["append", "truncate", "delete", "compact", "backup", "snapshot", "groups"])
 
@@ -152,6 +152,38 @@ def test_any_manifest_that_is_held_alone_reads_the_same_when_all_others_are_prun
     backup.assert_whole()
 
 
+@pytest.mark.parametrize("call", range(1, 45))
+def test_a_manifest_is_read_while_all_that_it_follows_is_pruned(call: int) -> None:
+    backup = long_history(41)
+    newest = backup.manifests()[41]
+    reader = backup.view(Calls(), "reader")
+
+    def event() -> None:
+        backup.prune(keep_last=1)
+
+    reader.calls.happens_at(call, event)
+
+    assert reader.catalog.read(41) == newest
+    assert 41 in backup.catalog.numbers()
+
+
+@pytest.mark.parametrize("call", range(1, 45))
+def test_the_history_has_all_that_its_last_manifest_names_whatever_is_committed_and_pruned_meanwhile(call: int) -> None:
+    """Who deletes old objects that no manifest names asks it for them."""
+    backup = long_history(10)
+    old = set(backup.storage.contents)
+    reader = backup.view(Calls(), "reader")
+
+    def event() -> None:
+        backup.grow(1)
+        backup.prune(keep_last=1)
+
+    reader.calls.happens_at(call, event)
+
+    named = {name for manifest in reader.catalog.history() for name in manifest.object_names()}
+    assert named >= backup.manifests()[max(backup.manifests())].object_names() & old
+
+
 def test_a_damaged_or_missing_base_is_named_with_what_follows_it() -> None:
     backup = long_history()
     number, delta = max(deltas(backup).items())
@@ -252,7 +284,7 @@ def test_a_manifest_that_repeats_nothing_is_stored_whole() -> None:
     topic = msgspec.structs.replace(base.topics[0], partitions=[msgspec.structs.replace(partition, segments=copied)])
     afresh = msgspec.structs.replace(base, number=31, topics=[topic])
 
-    encoded = encode_document(afresh, KnownManifest(base, Chain(len(encode_manifest(base)))))
+    encoded = encode_document(afresh, KnownManifest(base, Chain(len(encode_manifest(base)))), lambda _: [])
 
     assert decode_document(encoded.content, "") == afresh
-    assert encoded.chain == Chain(len(encoded.content))
+    assert encoded.known.chain == Chain(len(encoded.content))

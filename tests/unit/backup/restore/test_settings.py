@@ -184,3 +184,19 @@ def test_runs_of_one_restore_have_one_digest_however_fast_they_are() -> None:
 
     assert settings_digest(config, "c") == settings_digest(faster, "c") == settings_digest(other, "c")
     assert len({settings_digest(config, "c"), settings_digest(config, "d"), settings_digest(renamed, "c")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("{}", "restore.yaml: target.bootstrap_servers names no server"),
+        ("{bootstrap_servers: [a]}", "target.bootstrap_servers holds 'a', which is not of the form host:port"),
+        ("{bootstrap_servers: [a:1], security: {protocol: SASL_SSL}}", "target.security.sasl_mechanism is needed with"),
+        ("{bootstrap_servers: [a:1], properties: {security.protocol: TLS}}", "target.properties: security.protocol:"),
+    ],
+)
+def test_what_is_wrong_with_the_target_is_said_before_anything_is_done(target: str, sentence: str) -> None:
+    text = SMALLEST.replace("{bootstrap_servers: [a:1]}", target) % "{}"
+    with pytest.raises(ConfigError) as caught:
+        parse_restore_config(text, {}, "restore.yaml")
+    assert sentence in str(caught.value)

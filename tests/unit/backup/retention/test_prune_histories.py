@@ -4,13 +4,14 @@ import contextlib
 import os
 from collections.abc import Callable
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quorate.backup.errors import BackupError
 from quorate.backup.manifests.manifest import Mode
 from quorate.backup.retention.orphans import find_orphans
-from tests.unit.backup.retained_backups import DAY_MS, Killed, RetainedBackup
+from tests.unit.backup.retained_backups import DAY_MS, Killed, RetainedBackup, layered
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
 
@@ -50,13 +51,21 @@ TAKE: dict[str, Callable[[RetainedBackup, int], object]] = {
     "delete all": lambda backup, _: backup.prune(drops_all=True),
 }
 
+STORED = pytest.mark.parametrize("stored", [contextlib.nullcontext(), layered(1)], ids=["whole", "on layers"])
 
+
+@STORED
 @settings(max_examples=2000 if IS_HEAVY else 60, deadline=None)
 @example([(("backup", 1), None), (("backup", 1), None), (("restore", 1), (4, False))])
 @given(st.lists(st.tuples(STEPS, KILLS), max_size=30))
 def test_no_manifest_that_is_left_ever_lacks_an_object_and_a_last_prune_leaves_nothing_behind(
-    steps: list[tuple[tuple[str, int], tuple[int, bool] | None]],
+    stored: contextlib.AbstractContextManager[object], steps: list[tuple[tuple[str, int], tuple[int, bool] | None]]
 ) -> None:
+    with stored:
+        live(steps)
+
+
+def live(steps: list[tuple[tuple[str, int], tuple[int, bool] | None]]) -> None:
     backup = RetainedBackup()
     told: dict[int, list[bytes]] = {}  # What each manifest said when it was first seen.
     newest = 0
@@ -92,14 +101,22 @@ def test_no_manifest_that_is_left_ever_lacks_an_object_and_a_last_prune_leaves_n
     assert backup.manifests().keys() <= kept
 
 
+@STORED
 @settings(max_examples=1000 if IS_HEAVY else 60, deadline=None)
 @given(
     st.lists(STEPS, min_size=3, max_size=20),
     st.lists(st.tuples(st.integers(1, 3), st.integers(1, 120), st.booleans()), min_size=1, max_size=4),
 )
 def test_prunes_that_are_killed_leave_no_orphan_behind_the_one_that_is_not(
-    steps: list[tuple[str, int]], kills: list[tuple[int, int, bool]]
+    stored: contextlib.AbstractContextManager[object],
+    steps: list[tuple[str, int]],
+    kills: list[tuple[int, int, bool]],
 ) -> None:
+    with stored:
+        kill_prunes(steps, kills)
+
+
+def kill_prunes(steps: list[tuple[str, int]], kills: list[tuple[int, int, bool]]) -> None:
     backup = RetainedBackup()
     for step, number in steps:
         with contextlib.suppress(BackupError):

@@ -1,5 +1,6 @@
 """Several commands on one backup at once, their storage calls interleaved by chance, some killed on their way."""
 
+import contextlib
 import os
 import random
 import threading
@@ -16,7 +17,7 @@ from quorate.backup.manifests.manifest import Manifest, Mode
 from quorate.backup.objects.names import PRUNED_CONTENT, checkpoint_name, manifest_name, manifest_number
 from tests.unit.backup.backup_runs import BACKUP_ID
 from tests.unit.backup.memory_storage import MemoryStorage
-from tests.unit.backup.retained_backups import Calls, Killed, RetainedBackup
+from tests.unit.backup.retained_backups import Calls, Killed, RetainedBackup, layered
 
 IS_HEAVY = bool(os.environ.get("QUORATE_HEAVY"))
 SCHEDULES = 3000 if IS_HEAVY else 80
@@ -103,9 +104,9 @@ _names: dict[tuple[bytes, ...], frozenset[str]] = {}  # By all that a manifest i
 def names_in(contents: dict[str, bytes], number: int) -> frozenset[str]:
     """What the manifest names; fails where it cannot be read."""
     read = [contents[manifest_name(number)]]
-    while isinstance(document := decoded(read[-1]), ManifestDelta):
-        below = contents.get(manifest_name(document.base_number), PRUNED_CONTENT)
-        read.append(contents[checkpoint_name(document.number)] if below == PRUNED_CONTENT else below)
+    while isinstance(stored := decoded(read[-1]), ManifestDelta) and not stored.layers:
+        below = contents.get(manifest_name(stored.base_number), PRUNED_CONTENT)
+        read.append(contents[checkpoint_name(stored.number)] if below == PRUNED_CONTENT else below)
     if tuple(read) not in _names:
         storage = MemoryStorage()
         storage.contents = contents
@@ -119,19 +120,26 @@ def decoded(content: bytes) -> Manifest | ManifestDelta:
 
 
 @cache
-def history() -> RetainedBackup:
+def history(kind: str) -> RetainedBackup:
     backup = RetainedBackup()
+    backup.grow(6 if kind == "on layers" else 0)
     backup.grow(2)
     backup.grow(1, Mode.SNAPSHOT)
     backup.grow(1)
     return backup
 
 
+@pytest.mark.parametrize("kind", ["whole", "on layers"])
 @pytest.mark.parametrize("share", range(4))
-def test_at_no_moment_does_a_manifest_name_what_is_not_there(share: int) -> None:
+def test_at_no_moment_does_a_manifest_name_what_is_not_there(share: int, kind: str) -> None:
+    with layered(1) if kind == "on layers" else contextlib.nullcontext():
+        try_schedules(share, kind)
+
+
+def try_schedules(share: int, kind: str) -> None:
     for seed in range(share, SCHEDULES, 4):
         chance = random.Random(seed)
-        backup = history().copy()
+        backup = history(kind).copy()
         names = chance.choices(list(ACTS), k=chance.choice((2, 2, 3, 4)))
 
         views = interleave(backup, names, chance)

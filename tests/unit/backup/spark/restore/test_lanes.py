@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 
-from quorate.backup.spark.restore.partition_writer import PartitionWriter
-from quorate.backup.spark.restore.write_task import write_in_lanes
+from quorate.backup.spark.restore.write_task import PartitionWriter, write_in_lanes
 from quorate.client.idempotent_producer import AcknowledgedBatch, IdempotentProducer, Outcome, SendingEnded
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName, TopicPartition
