@@ -13,6 +13,7 @@ from benchmarks import cases
 from benchmarks.backup import cases as backup
 from benchmarks.backup.measure import measure_backup
 from benchmarks.cases import Selection
+from benchmarks.certificates import make_certificates
 from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
@@ -40,6 +41,7 @@ QUICK = Settings(
     warm_up_timeout_s=40,
     start_repeats=2,
     transfers=cases.QUICK_TRANSFERS,
+    tls_transfers=cases.QUICK_TLS_TRANSFERS,
 )
 PROFILE_LINES = 45
 _NODE = "node"
@@ -186,21 +188,39 @@ def _run(options: argparse.Namespace, settings: Settings, *, with_kafka: bool) -
     runner = Runner(settings, selection, _say)
     durabilities = [options.durability] if options.durability else list(Durability)
     for position, durability in enumerate(durabilities):
-        with _systems(options, durability, with_kafka=with_kafka) as systems:
-            if position == 0 and not options.profile:
-                yield from runner.measure_start(systems, durability)
-            yield from runner.measure_load(systems, durability)
+        if selection.wants_any(cases.PLAIN_MEASURES):
+            with _systems(options, durability, with_kafka=with_kafka) as systems:
+                if position == 0 and not options.profile:
+                    yield from runner.measure_start(systems, durability)
+                yield from runner.measure_load(systems, durability)
+        if _wants_tls(options, selection):
+            with _systems(options, durability, with_kafka=with_kafka, over_tls=True) as systems:
+                yield from runner.measure_tls(systems, durability)
+
+
+def _wants_tls(options: argparse.Namespace, selection: Selection) -> bool:
+    """In quick runs, and those that profile one node, only by name."""
+    in_part = options.quick or options.profile
+    if in_part and selection.wants_any(cases.PLAIN_MEASURES):
+        return False
+    return selection.wants_any(cases.TLS_MEASURES)
 
 
 @contextmanager
-def _systems(options: argparse.Namespace, durability: Durability, *, with_kafka: bool) -> Iterator[Sequence[System]]:
+def _systems(
+    options: argparse.Namespace, durability: Durability, *, with_kafka: bool, over_tls: bool = False
+) -> Iterator[Sequence[System]]:
     with ExitStack() as stack:
+        certificates = None
+        if over_tls:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-benchmark-tls-"))
+            certificates = make_certificates(Path(folder))
         systems: list[System] = []
         if options.systems != "apache-kafka":
-            folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-"))
-            systems.append(QuorateSystem(folder, durability, options.profile))
+            folder = tempfile.mkdtemp(prefix="quorate-benchmark-")
+            systems.append(QuorateSystem(Path(folder), durability, options.profile, certificates))
         if with_kafka:
-            systems.append(ApacheKafkaSystem(durability, options.kafka_heap_mb))
+            systems.append(ApacheKafkaSystem(durability, options.kafka_heap_mb, certificates))
         for system in systems:
             stack.callback(system.discard)
             stack.callback(system.stop)

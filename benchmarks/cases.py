@@ -1,5 +1,6 @@
 """What is measured: the list of cases, and the names by which they are chosen and reported. Pure."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -34,10 +35,11 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
     batch_name: str
     connections: int
+    is_encrypted: bool = False
 
     @property
     def suffix(self) -> str:
-        return f"{self.batch_name}-x{self.connections}"
+        return f"{'tls-' if self.is_encrypted else ''}{self.batch_name}-x{self.connections}"
 
     @property
     def produce_name(self) -> str:
@@ -57,6 +59,12 @@ TRANSFERS = tuple(
     for batch_name in BATCH_SIZES_BYTES
     for connections in CONNECTION_COUNTS
 )
+#: Nothing is said of TLS with small requests: there the work is that of the request, whatever it is sent over.
+TLS_TRANSFERS = tuple(
+    Transfer(batch_name=batch_name, connections=connections, is_encrypted=True)
+    for batch_name in ("64k", "1m")
+    for connections in CONNECTION_COUNTS
+)
 LATENCY_P50, LATENCY_P99 = "latency-p50", "latency-p99"
 STOCK_PRODUCE, STOCK_CONSUME = "stock-produce", "stock-consume"
 MEMORY, MEMORY_NOW = "memory-peak", "memory-pss"
@@ -68,6 +76,7 @@ WARM_COMPILING_SHARE = 0.12
 QUICK_TRANSFERS = tuple(
     transfer for transfer in TRANSFERS if transfer.batch_name in ("64k", "1m") and transfer.connections == 1
 )
+QUICK_TLS_TRANSFERS = tuple(transfer for transfer in TLS_TRANSFERS if transfer.connections == 1)
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +97,26 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 GOALS = (
     Goal(text="produce, 64 KiB and 1 MiB batches: >= 1.0", prefixes=("produce-64k", "produce-1m"), at_least=1.0),
     Goal(text="fetch, 64 KiB and 1 MiB batches: >= 1.0", prefixes=("fetch-64k", "fetch-1m"), at_least=1.0),
+    Goal(
+        text="produce over TLS, 64 KiB and 1 MiB batches: >= 1.0",
+        prefixes=("produce-tls-64k", "produce-tls-1m"),
+        at_least=1.0,
+    ),
+    Goal(
+        text="fetch over TLS, 64 KiB and 1 MiB batches: >= 1.0",
+        prefixes=("fetch-tls-64k", "fetch-tls-1m"),
+        at_least=1.0,
+    ),
     Goal(text="peak memory: <= 0.3", prefixes=(MEMORY,), at_most=0.3),
     Goal(text="start to first acknowledged write: <= 0.3", prefixes=(START,), at_most=0.3),
 )
+
+#: What has no TLS in it, whatever else it may be.
+PLAIN_MEASURES = (
+    *(name for transfer in TRANSFERS for name in (transfer.produce_name, transfer.fetch_name)),
+    *(LATENCY_P50, LATENCY_P99, STOCK_PRODUCE, STOCK_CONSUME, MEMORY, MEMORY_NOW, START),
+)
+TLS_MEASURES = tuple(name for transfer in TLS_TRANSFERS for name in (transfer.produce_name, transfer.fetch_name))
 
 
 def is_judged(measure: str) -> bool:
@@ -104,3 +130,6 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def wants(self, measure: str) -> bool:
         return not self.words or measure.startswith(self.words)
+
+    def wants_any(self, measures: Iterable[str]) -> bool:
+        return any(map(self.wants, measures))

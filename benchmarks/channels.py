@@ -5,7 +5,7 @@ are read into one reused buffer and checked at fixed positions: correlation id, 
 fast by being wrong.
 """
 
-import socket
+import ssl
 import struct
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +16,7 @@ from crc32c import crc32c
 
 from benchmarks import wire
 from benchmarks.connection import RequestFailed
+from benchmarks.streams import TlsStream, connect
 
 ANSWERS_BUFFER_SIZE_BYTES = 64 * 1024
 FETCH_MAX_BYTES = 1024 * 1024
@@ -37,12 +38,14 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
 class Channel(ABC):
     """A non-blocking connection with a queue of what the socket did not take yet."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=10)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.setblocking(False)
+    def __init__(self, address: tuple[str, int], trust: ssl.SSLContext | None = None) -> None:
+        self.socket = connect(address, trust)
         self.unsent: list[memoryview] = []
         self.deadline = 0.0
+
+    @property
+    def wants_room(self) -> bool:
+        return bool(self.unsent) or (isinstance(self.socket, TlsStream) and self.socket.has_unsent)
 
     @abstractmethod
     def start(self) -> None: ...
@@ -85,8 +88,9 @@ class ProduceChannel(Channel):
         *,
         depth: int,
         max_requests: int,
+        trust: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(address)
+        super().__init__(address, trust)
         requests = [wire.produce_request(topic, partition, batch) for batch in batches.content]
         self._rests = [memoryview(rest) for _, rest in requests]
         # One head per request in flight: a head is patched again only after its answer came.
@@ -146,8 +150,17 @@ class ProduceChannel(Channel):
 class FetchChannel(Channel):
     """Reads one partition from its start to its end and over again, one request in flight, as a consumer does."""
 
-    def __init__(self, address: tuple[str, int], topic: str, partition: int, batches: Batches, end_offset: int) -> None:
-        super().__init__(address)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        topic: str,
+        partition: int,
+        batches: Batches,
+        end_offset: int,
+        *,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(address, trust)
         self._request = wire.FetchRequest(topic, partition, FETCH_MAX_BYTES)
         self._layout = wire.FetchResponseLayout(topic)
         self._answer = memoryview(bytearray(FETCH_BUFFER_SIZE_BYTES))

@@ -6,6 +6,7 @@ was the limit can be told from one where the system was.
 
 import select
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 
@@ -38,11 +39,12 @@ def produce(
     depth: int,
     seconds: float,
     max_bytes: int,
+    trust: ssl.SSLContext | None = None,
 ) -> Load:
     """Keep ``depth`` requests in flight on each connection, each connection writing to its own partition."""
     max_requests = max(depth, max_bytes // connections // batches.size_bytes)
     channels = [
-        ProduceChannel(address, topic, partition, batches, depth=depth, max_requests=max_requests)
+        ProduceChannel(address, topic, partition, batches, depth=depth, max_requests=max_requests, trust=trust)
         for partition in range(connections)
     ]
     elapsed_s, cpu_s = drive(channels, seconds)
@@ -58,11 +60,18 @@ def produce(
 
 
 def fetch(
-    address: tuple[str, int], topic: str, batches: Batches, end_offsets: Sequence[int], *, seconds: float
+    address: tuple[str, int],
+    topic: str,
+    batches: Batches,
+    end_offsets: Sequence[int],
+    *,
+    seconds: float,
+    trust: ssl.SSLContext | None = None,
 ) -> Load:
     """Read the partitions, each over its own connection, until the time is over."""
     channels = [
-        FetchChannel(address, topic, partition, batches, end_offset) for partition, end_offset in enumerate(end_offsets)
+        FetchChannel(address, topic, partition, batches, end_offset, trust=trust)
+        for partition, end_offset in enumerate(end_offsets)
     ]
     elapsed_s, cpu_s = drive(channels, seconds)
     received = sum(channel.batches_received for channel in channels)
@@ -150,7 +159,7 @@ def _dispatch(poll: select.epoll, active: dict[int, Channel]) -> None:
 def _rearm(poll: select.epoll, active: dict[int, Channel], masks: dict[int, int]) -> None:
     """Ask for writability only where something waits to be sent."""
     for descriptor, channel in active.items():
-        mask = select.EPOLLIN | select.EPOLLOUT if channel.unsent else select.EPOLLIN
+        mask = select.EPOLLIN | select.EPOLLOUT if channel.wants_room else select.EPOLLIN
         if masks[descriptor] != mask:
             masks[descriptor] = mask
             poll.modify(descriptor, mask)

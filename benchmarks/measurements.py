@@ -1,5 +1,6 @@
 """One run of each kind of case against one running system. Each makes its own topic and removes it afterwards."""
 
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +44,9 @@ def start(system: System) -> float:
             time.sleep(RETRY_INTERVAL_S)
 
 
-def warm_up(system: System, durability: Durability, *, with_stock_client: bool, timeout_s: float) -> Sample:
+def warm_up(
+    system: System, durability: Durability, transfers: Sequence[Transfer], *, with_stock_client: bool, timeout_s: float
+) -> Sample:
     """Use the system in every shape that will be timed, until it hardly compiles any more.
 
     A JVM gains speed for a long time: timed too early, it would look slow. What never compiles is done after one round.
@@ -52,25 +55,27 @@ def warm_up(system: System, durability: Durability, *, with_stock_client: bool, 
     while True:
         busy_before_s = process_usage.cpu_seconds(system.pid)
         compiling_before_s = process_usage.compiler_cpu_seconds(system.pid)
-        _warm_up_round(system)
+        _warm_up_round(system, transfers)
         if with_stock_client:
             list(stock(system, durability, seconds=WARM_UP_STEP_SECONDS, configs=()))
         compiling_s = process_usage.compiler_cpu_seconds(system.pid) - compiling_before_s
         share = compiling_s / max(process_usage.cpu_seconds(system.pid) - busy_before_s, 0.01)
         if share <= cases.WARM_COMPILING_SHARE or time.perf_counter() > deadline:
             return Sample(
-                measure=cases.COMPILING, durability=durability, system=system.name, unit=Unit.SHARE, value=share
+                measure=_of_run(cases.COMPILING, system),
+                durability=durability,
+                system=system.name,
+                unit=Unit.SHARE,
+                value=share,
             )
 
 
-def _warm_up_round(system: System) -> None:
-    for batch_name in cases.BATCH_SIZES_BYTES:
-        batches = prepared_batches(batch_name)
-        for connections in cases.CONNECTION_COUNTS:
-            # Without the topic configs of the run: the disk would hold the work up, and with it the compiler.
-            with _temporary_topic(system, connections, batches, ()) as topic:
-                written = _produce(system, topic, batches, connections, WARM_UP_STEP_SECONDS)
-                generator.fetch(system.address, topic, batches, written.end_offsets, seconds=WARM_UP_STEP_SECONDS)
+def _warm_up_round(system: System, transfers: Sequence[Transfer]) -> None:
+    for case in transfers:
+        # Without the topic configs of the run: the disk would hold the work up, and with it the compiler.
+        with _temporary_topic(system, case.connections, prepared_batches(case.batch_name), ()) as topic:
+            written = _produce(system, topic, case, WARM_UP_STEP_SECONDS)
+            _fetch(system, topic, case, written, WARM_UP_STEP_SECONDS)
 
 
 def transfer(
@@ -80,10 +85,10 @@ def transfer(
     batches = prepared_batches(case.batch_name)
     with _temporary_topic(system, case.connections, batches, system.topic_configs) as topic:
         watch = Stopwatch(system, durability)
-        written = _produce(system, topic, batches, case.connections, produce_seconds)
+        written = _produce(system, topic, case, produce_seconds)
         yield watch.sample(case.produce_name, case.produce_unit, written)
         watch = Stopwatch(system, durability)
-        read = generator.fetch(system.address, topic, batches, written.end_offsets, seconds=fetch_seconds)
+        read = _fetch(system, topic, case, written, fetch_seconds)
         yield watch.sample(case.fetch_name, Unit.MEBIBYTES_PER_SECOND, read)
 
 
@@ -121,7 +126,7 @@ def memory(system: System, durability: Durability) -> Iterator[Sample]:
         (cases.MEMORY_NOW, process_usage.proportional_memory_bytes(system.pid)),
     ):
         yield Sample(
-            measure=measure,
+            measure=_of_run(measure, system),
             durability=durability,
             system=system.name,
             unit=Unit.MEBIBYTES,
@@ -129,16 +134,35 @@ def memory(system: System, durability: Durability) -> Iterator[Sample]:
         )
 
 
-def _produce(system: System, topic: str, batches: Batches, connections: int, seconds: float) -> generator.Load:
+def _of_run(measure: str, system: System) -> str:
+    return measure if system.certificates is None else f"{measure}-tls"
+
+
+def _produce(system: System, topic: str, case: Transfer, seconds: float) -> generator.Load:
+    address, trust = _listener(system, case)
     return generator.produce(
-        system.address,
+        address,
         topic,
-        batches,
-        connections=connections,
+        prepared_batches(case.batch_name),
+        connections=case.connections,
         depth=cases.REQUESTS_IN_FLIGHT,
         seconds=seconds,
         max_bytes=MAX_BYTES,
+        trust=trust,
     )
+
+
+def _fetch(system: System, topic: str, case: Transfer, written: generator.Load, seconds: float) -> generator.Load:
+    address, trust = _listener(system, case)
+    batches = prepared_batches(case.batch_name)
+    return generator.fetch(address, topic, batches, written.end_offsets, seconds=seconds, trust=trust)
+
+
+def _listener(system: System, case: Transfer) -> tuple[tuple[str, int], ssl.SSLContext | None]:
+    if not case.is_encrypted:
+        return system.address, None
+    assert system.certificates is not None, "a run over TLS has systems with certificates"
+    return system.tls_address, system.certificates.trust
 
 
 @cache

@@ -13,6 +13,7 @@ import msgspec
 from benchmarks.cases import COMPILING, Unit
 from benchmarks.runner import Settings
 from benchmarks.samples import Sample
+from benchmarks.streams import TLS_CIPHER, TLS_VERSION
 from benchmarks.summary import NOISY_SHARE, GoalResult, Row, is_cold, judge, summarise
 
 RESULTS = Path(__file__).parent / "results"
@@ -92,6 +93,7 @@ def render(report: Report) -> str:
         f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
         f"- {settings.repeats} repeats in turns, {settings.judged_repeats} where a goal is about a transfer; "
         "ratio = Quorate / Apache Kafka, median, lowest and highest",
+        f"- Rows with `tls`: {TLS_VERSION}, {TLS_CIPHER}, in both systems",
         "",
         *row_table(report.rows),
         "",
@@ -112,7 +114,7 @@ def noise_lines(rows: Sequence[Row]) -> list[str]:
             f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
             f" {max(noisy):.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
         ]
-    if compiling := [row.apache_kafka or 0.0 for row in rows if row.measure == COMPILING and is_cold(row)]:
+    if compiling := [row.apache_kafka or 0.0 for row in rows if row.measure.startswith(COMPILING) and is_cold(row)]:
         lines += [
             "",
             f"**Not warm:** Apache Kafka still spent {max(compiling):.0%} of its CPU time on compiling when timing"

@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     warm_up_timeout_s: float
     start_repeats: int
     transfers: tuple[Transfer, ...] = cases.TRANSFERS
+    tls_transfers: tuple[Transfer, ...] = cases.TLS_TRANSFERS
 
 
 class Runner:
@@ -51,6 +52,21 @@ class Runner:
 
     def measure_load(self, systems: Sequence[System], durability: Durability) -> Iterator[Sample]:
         """All that needs running systems: both run all the time, and take turns in being used."""
+        yield from self._measure(systems, durability, cases.TRANSFERS, self._wants_stock_client(), self._wanted_cases())
+
+    def measure_tls(self, systems: Sequence[System], durability: Durability) -> Iterator[Sample]:
+        """Of systems that have a listener with TLS; a plain one beside it, for what is not timed."""
+        transfers = self._wanted_transfers(self._settings.tls_transfers)
+        yield from self._measure(systems, durability, cases.TLS_TRANSFERS, False, transfers)
+
+    def _measure(
+        self,
+        systems: Sequence[System],
+        durability: Durability,
+        warm_up_transfers: Sequence[Transfer],
+        with_stock_client: bool,
+        wanted_cases: Iterator[tuple[Case, int]],
+    ) -> Iterator[Sample]:
         try:
             for system in systems:
                 measurements.start(system)
@@ -58,12 +74,13 @@ class Runner:
                 sample = measurements.warm_up(
                     system,
                     durability,
-                    with_stock_client=self._wants_stock_client(),
+                    warm_up_transfers,
+                    with_stock_client=with_stock_client,
                     timeout_s=self._settings.warm_up_timeout_s,
                 )
                 self._tell(sample)
                 yield sample
-            for case, repeats in self._wanted_cases():
+            for case, repeats in wanted_cases:
                 for repeat in range(repeats):
                     for system in in_turn(systems, repeat):
                         yield from self._wanted_samples(case(system, durability))
@@ -76,14 +93,21 @@ class Runner:
     def _wanted_cases(self) -> Iterator[tuple[Case, int]]:
         """Each with how often it is repeated."""
         wants, settings = self._selection.wants, self._settings
-        for case in settings.transfers:
-            if wants(case.produce_name) or wants(case.fetch_name):
-                is_judged = cases.is_judged(case.produce_name) or cases.is_judged(case.fetch_name)
-                yield self._transfer(case), settings.judged_repeats if is_judged else settings.repeats
+        yield from self._wanted_transfers(settings.transfers)
         if wants(cases.LATENCY_P50) or wants(cases.LATENCY_P99):
             yield partial(measurements.latency, seconds=settings.produce_seconds), settings.repeats
         if self._wants_stock_client():
             yield self._stock, settings.repeats
+
+    def _wanted_transfers(self, transfers: Sequence[Transfer]) -> Iterator[tuple[Case, int]]:
+        settings = self._settings
+        for case in transfers:
+            names = (case.produce_name, case.fetch_name)
+            if self._selection.wants_any(names):
+                yield (
+                    self._transfer(case),
+                    settings.judged_repeats if any(map(cases.is_judged, names)) else settings.repeats,
+                )
 
     def _wants_stock_client(self) -> bool:
         return any(map(self._selection.wants, (cases.STOCK_PRODUCE, cases.STOCK_CONSUME)))

@@ -128,7 +128,7 @@ def _judge_goal(goal: Goal, rows: Sequence[Row]) -> GoalResult:
         return GoalResult(goal=goal, verdict=Verdict.NOT_MEASURED)
     missed = tuple(f"{row.measure} ({row.durability})" for row, ratio in covered if not goal.is_met_by(ratio))
     ratios = [ratio for _, ratio in covered]
-    cold = {row.durability for row in rows if row.measure == COMPILING and is_cold(row)}
+    cold = {row.durability for row in rows if row.measure.startswith(COMPILING) and is_cold(row)}
     if missed:
         verdict = Verdict.MISSED
     elif goal.at_least is not None and any(row.durability in cold for row, _ in covered):

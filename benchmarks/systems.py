@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.certificates import Certificates
 from tests.peers.apache_kafka import ApacheKafka, ApacheKafkaNode
 from tests.peers.child_process import ChildProcess, free_port
 
@@ -43,8 +44,13 @@ class System(Protocol):
     # What makes a topic's writes as durable as this run asks for, where that is not a setting of the node.
     topic_configs: Sequence[tuple[str, str]]
 
+    # Of a run over TLS, whose load goes to a listener of its own.
+    certificates: Certificates | None
+
     @property
     def address(self) -> tuple[str, int]: ...
+    @property
+    def tls_address(self) -> tuple[str, int]: ...
     @property
     def pid(self) -> int: ...
     @property
@@ -65,21 +71,31 @@ class QuorateSystem:
     name = "Quorate"
     topic_configs: Sequence[tuple[str, str]] = ()
 
-    def __init__(self, folder: Path, durability: Durability, profile: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        durability: Durability,
+        profile: Path | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
+        self.certificates = certificates
         self._folder = folder
         self._profile = profile
         self._process: ChildProcess | None = None
-        self.port = free_port()
+        self._port, self._tls_port = free_port(), free_port()
         self.data_dir = folder / "data"
         self._config_path = folder / "node.toml"
         self._config_path.write_text(
-            f'node_id = {NODE_ID}\ndata_dir = "{self.data_dir}"\n'
-            f'listen = "127.0.0.1:{self.port}"\ndurability = "{durability}"\n'
+            f'node_id = {NODE_ID}\ndata_dir = "{self.data_dir}"\ndurability = "{durability}"\n' + self._listeners()
         )
 
     @property
     def address(self) -> tuple[str, int]:
-        return "127.0.0.1", self.port
+        return "127.0.0.1", self._port
+
+    @property
+    def tls_address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._tls_port
 
     @property
     def pid(self) -> int:
@@ -103,6 +119,14 @@ class QuorateSystem:
     def output(self) -> str:
         return self._process.output() if self._process else ""
 
+    def _listeners(self) -> str:
+        if self.certificates is None:
+            return f'listen = "127.0.0.1:{self._port}"\n'
+        return (
+            f'listeners = ["PLAINTEXT://127.0.0.1:{self._port}", "SSL://127.0.0.1:{self._tls_port}"]\n'
+            f'"ssl.keystore.location" = "{self.certificates.key_store}"\n'
+        )
+
     def _program(self) -> list[str]:
         script = str(Path(sys.executable).parent / "quorate")
         if self._profile is None:
@@ -113,7 +137,10 @@ class QuorateSystem:
 class ApacheKafkaSystem:
     name = "Apache Kafka"
 
-    def __init__(self, durability: Durability, heap_mb: int = KAFKA_HEAP_MB) -> None:
+    def __init__(
+        self, durability: Durability, heap_mb: int = KAFKA_HEAP_MB, certificates: Certificates | None = None
+    ) -> None:
+        self.certificates = certificates
         overrides = {
             "num.partitions": "1",
             # Housekeeping only: a removed topic's files must not be written back during the other system's turn. Not 0:
@@ -129,10 +156,17 @@ class ApacheKafkaSystem:
         self._cluster = ApacheKafka.start((NODE_ID,), overrides, heap_mb=heap_mb, jvm_options=options)
         self._node: ApacheKafkaNode = self._cluster.nodes[NODE_ID]
         self._node.kill()
+        self._tls_port = free_port()
+        if certificates is not None:
+            self._add_tls_listener(certificates)
 
     @property
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", self._node.port
+
+    @property
+    def tls_address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._tls_port
 
     @property
     def pid(self) -> int:
@@ -155,6 +189,19 @@ class ApacheKafkaSystem:
 
     def output(self) -> str:
         return self._node.process.output()
+
+    def _add_tls_listener(self, certificates: Certificates) -> None:
+        """Of two lines for a property the later one holds."""
+        plain, secured = f"PLAINTEXT://{self._node.bootstrap}", f"SSL://127.0.0.1:{self._tls_port}"
+        settings = {
+            "listeners": f"{plain},{secured},CONTROLLER://127.0.0.1:{self._node.controller_port}",
+            "advertised.listeners": f"{plain},{secured}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(certificates.key_store),
+        }
+        with self._node.properties_path.open("a") as properties:
+            properties.writelines(f"{key}={value}\n" for key, value in settings.items())
 
     def _return_to_freshly_formatted(self) -> None:
         """Leave only what the storage tool wrote, which costs a JVM of its own and is never timed."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.systems import KAFKA_JVM_OPTIONS, ApacheKafkaSystem, Durability, QuorateSystem
+from quorate.broker.peer_credentials import SECRET_FILE_NAME, make_secret_file
 from tests.peers.apache_kafka import ApacheKafka, ApacheKafkaNode
 from tests.peers.child_process import ChildProcess, free_port
 from tests.peers.jars import java_command
@@ -94,12 +95,14 @@ class QuorateCluster:
             )
             for node_id in NODE_IDS
         }
+        secret_file = self._folder / SECRET_FILE_NAME
+        make_secret_file(secret_file)
         voters = "".join(f'{node_id} = "{node.peer_address}"\n' for node_id, node in self.nodes.items())
         for node_id, node in self.nodes.items():
             node.config_path.write_text(
                 f'node_id = {node_id}\ndata_dir = "{node.data_dir}"\ncluster_id = "benchmark"\n'
-                f'listen = "{node.address[0]}:{node.address[1]}"\npeer_listen = "{node.peer_address}"\n'
-                f'durability = "{durability}"\n[voters]\n{voters}'
+                f'cluster_secret_file = "{secret_file}"\nlisten = "{node.address[0]}:{node.address[1]}"\n'
+                f'peer_listen = "{node.peer_address}"\ndurability = "{durability}"\n[voters]\n{voters}'
                 '[configs]\n"default.replication.factor" = 3\n"min.insync.replicas" = 2\n'
             )
 
