@@ -10,7 +10,13 @@ import msgspec
 import typer
 
 from quorate.cli.interruption import INTERRUPTED_STATUS, interruptible
-from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption, read_settings_file
+from quorate.cli.options import (
+    COPY_TIMEOUT_S,
+    CommandConfigOption,
+    TimeoutOption,
+    read_client_properties,
+    read_settings_file,
+)
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     ConfOption,
@@ -48,13 +54,14 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     ] = 24.0,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Copy topics, byte for byte, from their partition leaders into object storage."""
     from quorate.backup.manifests.manifest import Mode
     from quorate.backup.spark.copy.backup_run import client_config
     from quorate.client.first_contact import require_answer
 
-    settings = read_backup_config(config)
+    settings = read_backup_config(config, command_config)
     is_continuous = settings.backup.mode is Mode.CONTINUOUS
     orphan_age_ms = round(orphan_age_hours * _HOUR_MS)
     found: list[RunReport] = []  # Rounds that came too late for some records.
@@ -82,10 +89,11 @@ def backup(  # noqa: PLR0917 - typer calls it by name
         raise typer.Exit(LOSSES_STATUS)
 
 
-def read_backup_config(path: Path) -> "BackupConfig":
+def read_backup_config(path: Path, command_config: Path | None = None) -> "BackupConfig":
     from quorate.backup.config import parse_backup_config
 
-    return parse_backup_config(read_settings_file(path), os.environ, str(path))
+    properties = None if command_config is None else read_client_properties(command_config)
+    return parse_backup_config(read_settings_file(path), os.environ, str(path), properties)
 
 
 class _Session:

@@ -6,32 +6,32 @@ checks for them: whatever misses one, the same sentence says it.
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from quorate import __version__
 from quorate.broker.log_output import LineFormatter
 from quorate.cli import (
     backup,
-    compact,
     demo,
+    doctor,
     export,
-    hold,
-    list_backups,
     offsets,
-    prune,
     restore,
     serve,
+    stored_backups,
+    tls,
     topics,
     up,
-    verify,
+    upkeep,
 )
-from quorate.cli.cluster import membership, rebalance, status
-from quorate.cli.doctor import command as doctor
+from quorate.cli.cluster import nodes, rebalance
 from quorate.kernel.errors import QuorateError
 
 _EXTRAS = {
+    "botocore": "aws",
     "obstore": "backup",
     "pyarrow": "backup",
     "pyspark": "backup",
@@ -46,14 +46,29 @@ _EXTRAS = {
     "pyiceberg": "iceberg",
 }
 
+_PARSER_PREFIX = "Value error, "  # What Typer's parser begins with where a word is none of those to choose from.
+
+
+class Commands(TyperGroup):
+    """Says what is wrong with an option in the words of the command line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix(_PARSER_PREFIX)
+            raise
+
+
 cluster = typer.Typer(help="Look after a running cluster: its nodes, its quorum, its partitions.", no_args_is_help=True)
-cluster.command("status")(status.status)
+cluster.command("status")(nodes.status)
 cluster.command("doctor")(doctor.doctor)
-cluster.command("add-node")(membership.add_node)
-cluster.command("remove-node")(membership.remove_node)
+cluster.command("add-node")(nodes.add_node)
+cluster.command("remove-node")(nodes.remove_node)
 cluster.command("rebalance")(rebalance.rebalance)
 
 app = typer.Typer(
+    cls=Commands,
     help="A Kafka-compatible log cluster that always names the true partition leader.",
     no_args_is_help=True,
     add_completion=False,
@@ -63,19 +78,21 @@ app.command("serve")(serve.serve)
 app.command("up")(up.up)
 app.add_typer(cluster, name="cluster")
 app.add_typer(topics.app, name="topics")
+app.add_typer(tls.app, name="tls")
 app.command("demo")(demo.demo)
 app.command("backup")(backup.backup)
 app.command("restore")(restore.restore)
 app.add_typer(offsets.app, name="offsets")
-app.command("list-backups")(list_backups.list_backups)
-app.command("verify")(verify.verify)
+app.command("list-backups")(stored_backups.list_backups)
+app.command("verify")(stored_backups.verify)
 app.command("export")(export.export)
-app.command("compact")(compact.compact)
-app.command("prune")(prune.prune)
-app.command("hold")(hold.hold)
+app.command("compact")(upkeep.compact)
+app.command("prune")(upkeep.prune)
+app.command("hold")(upkeep.hold)
 
 #: The backup commands under a name of their own.
 kafka_backup = typer.Typer(
+    cls=Commands,
     help="Back up any Kafka cluster with Spark: raw batches, byte for byte, from the partition leaders.",
     no_args_is_help=True,
     add_completion=False,
@@ -83,11 +100,11 @@ kafka_backup = typer.Typer(
 )
 kafka_backup.command("backup")(backup.backup)
 kafka_backup.command("restore")(restore.restore)
-kafka_backup.command("list-backups")(list_backups.list_backups)
-kafka_backup.command("verify")(verify.verify)
-kafka_backup.command("compact")(compact.compact)
-kafka_backup.command("prune")(prune.prune)
-kafka_backup.command("hold")(hold.hold)
+kafka_backup.command("list-backups")(stored_backups.list_backups)
+kafka_backup.command("verify")(stored_backups.verify)
+kafka_backup.command("compact")(upkeep.compact)
+kafka_backup.command("prune")(upkeep.prune)
+kafka_backup.command("hold")(upkeep.hold)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,7 +8,7 @@ import typer
 
 from quorate.cli.backup import read_backup_config
 from quorate.cli.interruption import interruptible
-from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.options import COPY_TIMEOUT_S, CommandConfigOption, TimeoutOption, read_client_properties
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
 from quorate.cli.terminal import counted
@@ -17,6 +17,7 @@ from quorate.kernel.errors import QuorateError
 if TYPE_CHECKING:
     from quorate.backup.config import BackupConfig
     from quorate.backup.spark.data_source.export import ExportReport
+    from quorate.client.security_config import SecurityConfig
 
 
 def export(  # noqa: PLR0917 - typer calls it by name
@@ -41,6 +42,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
     conf: ConfOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Write records as a table: one row a record, with topic, partition, offset, time, key, value and headers."""
     from quorate.backup.spark.data_source import export as exports
@@ -49,12 +51,13 @@ def export(  # noqa: PLR0917 - typer calls it by name
 
     if table_format not in list(exports.TableFormat):
         raise QuorateError(f"--to {table_format}: choose one of {', '.join(exports.TableFormat)}")
-    settings = None if config is None else read_backup_config(config)
+    settings = None if config is None else read_backup_config(config, command_config if live else None)
     file = None if settings is None else settings.spark
     spark = spark_settings(master, remote, conf, file=file, rows_pass_jvm=True)
     given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
     request = exports.ExportRequest(
         options=options_of_config(settings, live=live)
+        | (options_of_cluster(command_config) if settings is None and command_config is not None else {})
         | {name: value for name, value in given.items() if value is not None}
         | dict(map(_name_and_value, option or [])),
         output=output,
@@ -116,15 +119,29 @@ def options_of_config(config: "BackupConfig | None", *, live: bool) -> dict[str,
         options["exclude_topics"] = ",".join(source.topics.exclude)
     if source.rack is not None:
         options["rack"] = source.rack
-    security = {name: value for name, value in msgspec.to_builtins(source.security).items() if value is not None}
-    security["security_protocol"] = security.pop("protocol")
-    return options | {name: str(value) for name, value in security.items()}
+    return options | _login_options(source.security)
+
+
+def options_of_cluster(command_config: Path) -> dict[str, str]:
+    properties = read_client_properties(command_config)
+    servers = {} if properties.bootstrap_servers is None else {"bootstrap_servers": properties.bootstrap_servers}
+    return servers | _login_options(properties.security)
+
+
+def _login_options(security: "SecurityConfig") -> dict[str, str]:
+    given = {name: value for name, value in msgspec.to_builtins(security).items() if value is not None}
+    given["security_protocol"] = given.pop("protocol")
+    return {name: str(value) for name, value in given.items()}
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
+    from quorate.client.security_config import SECRETS
+
     name, separator, value = text.partition("=")
     if not separator:
         raise QuorateError(f"--option {text!r} is not of the form name=value")
+    if name.strip().lower() in SECRETS:
+        raise QuorateError(f"--option {name.strip()}: whoever may see processes reads it there; name --command-config")
     return name.strip(), value
 
 

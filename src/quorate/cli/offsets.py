@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption
+from quorate.cli.options import COPY_TIMEOUT_S, CommandConfigOption, TimeoutOption
 from quorate.cli.restore import read_restore_config
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.terminal import counted, tell
@@ -36,9 +36,10 @@ def show(  # noqa: PLR0917 - typer calls it by name
     topic: Annotated[str | None, typer.Option(help="Show this target topic's offset map instead.")] = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Where each group goes on at the target, or which source offsets are behind a topic's offsets."""
-    opened = _Opened(config, restore_id, timeout)
+    opened = _Opened(read_restore_config(config, command_config), restore_id, timeout)
     if topic is not None:
         _show_map(opened, topic, output_format)
         return
@@ -46,15 +47,16 @@ def show(  # noqa: PLR0917 - typer calls it by name
 
 
 @app.command()
-def apply(
+def apply(  # noqa: PLR0917 - typer calls it by name
     config: ConfigOption,
     restore_id: RestoreIdOption = None,
     group: GroupOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Commit the groups' offsets at the target. What they had before is kept, for rollback."""
-    opened = _Opened(config, restore_id, timeout)
+    opened = _Opened(read_restore_config(config, command_config), restore_id, timeout)
     opened.require_done()
     with opened.client() as client:
         groups = opened.groups.apply(client, opened.selection(group))
@@ -62,9 +64,14 @@ def apply(
 
 
 @app.command()
-def rollback(config: ConfigOption, restore_id: RestoreIdOption = None, timeout: TimeoutOption = COPY_TIMEOUT_S) -> None:
+def rollback(
+    config: ConfigOption,
+    restore_id: RestoreIdOption = None,
+    timeout: TimeoutOption = COPY_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
+) -> None:
     """Bring the groups' offsets back to what they were before the restore committed its own."""
-    opened = _Opened(config, restore_id, timeout)
+    opened = _Opened(read_restore_config(config, command_config), restore_id, timeout)
     with opened.client() as client:
         groups = opened.groups.rollback(client)
     print(
@@ -76,14 +83,14 @@ def rollback(config: ConfigOption, restore_id: RestoreIdOption = None, timeout: 
 class _Opened:
     """A restore that has a plan."""
 
-    def __init__(self, path: Path, restore_id: str | None, timeout_s: float) -> None:
+    def __init__(self, config: "RestoreConfig", restore_id: str | None, timeout_s: float) -> None:
         from quorate.backup.manifests.catalog import ManifestCatalog
         from quorate.backup.objects.opening import open_storage
         from quorate.backup.restore.ledger import RestoreLedger, restores_location
         from quorate.backup.spark.restore.groups import RestoreGroups
 
         self._timeout_s = timeout_s
-        self.config: RestoreConfig = read_restore_config(path)
+        self.config = config
         self.ledger = RestoreLedger(open_storage(restores_location(self.config)))
         self.restore_id = restore_id or self._newest()
         self.plan: RestorePlan = self.ledger.plan(self.restore_id)

@@ -1,19 +1,35 @@
 """Options that several commands have, and what becomes of them: a client, configs by name, a file of settings."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from quorate.cli.terminal import tell
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
+    from quorate.client.client_properties import ClientProperties
+    from quorate.client.config import ClientConfig
     from quorate.client.kafka_client import KafkaClient
 
 BootstrapOption = Annotated[
-    str, typer.Option("--bootstrap-server", help="HOST:PORT of any node of the cluster; several with commas.")
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        help="HOST:PORT of any node of the cluster; several with commas. Needed where --command-config names none.",
+    ),
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="A client.properties as Kafka's tools take it: security.protocol, sasl.* and ssl.*, bootstrap.servers.",
+    ),
 ]
 
 #: A command is waited for: what does not work after this long is told.
@@ -27,22 +43,52 @@ TimeoutOption = Annotated[
 ]
 
 
-def open_client(bootstrap_server: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> "KafkaClient":
-    """A client of a cluster that answers."""
+def client_config(bootstrap_server: str | None, command_config: Path | None, **settings: str | int) -> "ClientConfig":
     from quorate.client.config import parse_client_config
+
+    properties = None if command_config is None else read_client_properties(command_config)
+    servers = bootstrap_server or (None if properties is None else properties.bootstrap_servers)
+    if servers is None:
+        raise QuorateError(
+            "name the cluster: --bootstrap-server HOST:PORT, or bootstrap.servers in the file of --command-config"
+        )
+    config = parse_client_config({"bootstrap_servers": servers, **settings})
+    return config if properties is None else msgspec.structs.replace(config, security=properties.security)
+
+
+def open_client(
+    bootstrap_server: str | None, timeout_s: float = DEFAULT_TIMEOUT_S, command_config: Path | None = None
+) -> "KafkaClient":
+    """A client of a cluster that answers."""
     from quorate.client.first_contact import require_answer
     from quorate.client.kafka_client import KafkaClient
 
-    config = parse_client_config(
-        {
-            "bootstrap_servers": bootstrap_server,
-            "client_id": "quorate-cli",
-            "retry_timeout_ms": max(1, round(timeout_s * 1000)),
-            "connect_timeout_ms": _CONNECT_TIMEOUT_MS,
-        }
+    config = client_config(
+        bootstrap_server,
+        command_config,
+        client_id="quorate-cli",
+        retry_timeout_ms=max(1, round(timeout_s * 1000)),
+        connect_timeout_ms=_CONNECT_TIMEOUT_MS,
     )
     require_answer(config, timeout_s, tell)
     return KafkaClient(config)
+
+
+def read_client_properties(path: Path) -> "ClientProperties":
+    """Secrets in it may stand elsewhere, as ``${NAME}`` of the environment or ``${file:/path}``."""
+    from quorate.client.client_properties import parse_client_properties, relevant_properties
+    from quorate.security.properties import parse_properties, resolve_references
+
+    text = read_settings_file(path)
+    try:
+        found = relevant_properties(parse_properties(text))
+        return parse_client_properties(resolve_references(found, os.environ, read_secret))
+    except QuorateError as error:
+        raise QuorateError(f"{path}: {error}") from None
+
+
+def read_secret(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def parse_configs(given: Iterable[str] | None, option: str = "--config") -> dict[str, str]:

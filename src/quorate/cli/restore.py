@@ -10,7 +10,13 @@ import msgspec
 import typer
 
 from quorate.cli.interruption import interruptible
-from quorate.cli.options import COPY_TIMEOUT_S, TimeoutOption, read_settings_file
+from quorate.cli.options import (
+    COPY_TIMEOUT_S,
+    CommandConfigOption,
+    TimeoutOption,
+    read_client_properties,
+    read_settings_file,
+)
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     ConfOption,
@@ -39,12 +45,13 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     conf: ConfOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Write topics of a backup into a cluster, each record exactly once, also when it is killed and run again."""
     from quorate.backup.spark.restore.target import target_client_config
     from quorate.client.first_contact import require_answer
 
-    settings = read_restore_config(config)
+    settings = read_restore_config(config, command_config)
     spark = spark_settings(master, remote, conf, file=settings.spark)
     with (
         interruptible("run the same restore again, and it goes on where it was"),
@@ -56,10 +63,11 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     _show(report, output_format, is_dry=dry_run)
 
 
-def read_restore_config(path: Path) -> "RestoreConfig":
+def read_restore_config(path: Path, command_config: Path | None = None) -> "RestoreConfig":
     from quorate.backup.restore.config import parse_restore_config
 
-    return parse_restore_config(read_settings_file(path), os.environ, str(path))
+    properties = None if command_config is None else read_client_properties(command_config)
+    return parse_restore_config(read_settings_file(path), os.environ, str(path), properties)
 
 
 def _open_run(

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client, parse_configs
+from quorate.cli.options import (
+    DEFAULT_TIMEOUT_S,
+    BootstrapOption,
+    CommandConfigOption,
+    TimeoutOption,
+    open_client,
+    parse_configs,
+)
 from quorate.cli.spark_options import FormatOption, OutputFormat
 from quorate.cli.terminal import YesOption, confirm, counted, node_list, print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
@@ -26,11 +33,12 @@ ConfigOption = Annotated[
 @app.command()
 def create(  # noqa: PLR0917 - typer calls it by name
     names: NamesArgument,
-    bootstrap_server: BootstrapOption,
+    bootstrap_server: BootstrapOption = None,
     partitions: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="The cluster's default if not given.")] = None,
     config: ConfigOption = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Create topics."""
     from quorate.client.admin.topics import BROKER_DEFAULT, NewTopic
@@ -45,20 +53,21 @@ def create(  # noqa: PLR0917 - typer calls it by name
         )
         for name in names
     ]
-    with open_client(bootstrap_server, timeout) as client:
+    with open_client(bootstrap_server, timeout, command_config) as client:
         for name in client.topics.create(new):
             print(f"created {name}")
 
 
 @app.command("list")
 def list_topics(
-    bootstrap_server: BootstrapOption,
+    bootstrap_server: BootstrapOption = None,
     internal: Annotated[bool, typer.Option("--internal", help="Show the cluster's own topics too.")] = False,
     output_format: FormatOption = OutputFormat.TEXT,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """List topics."""
-    with open_client(bootstrap_server, timeout) as client:
+    with open_client(bootstrap_server, timeout, command_config) as client:
         topics = client.cluster.metadata().topics
     rows = [_summary(topic) for _, topic in sorted(topics.items()) if internal or not topic.is_internal]
     if output_format is OutputFormat.JSON:
@@ -74,12 +83,13 @@ def list_topics(
 @app.command()
 def describe(
     names: NamesArgument,
-    bootstrap_server: BootstrapOption,
+    bootstrap_server: BootstrapOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Show the partitions and configs of topics."""
-    with open_client(bootstrap_server, timeout) as client:
+    with open_client(bootstrap_server, timeout, command_config) as client:
         topics = _existing(client, names)
         configs = client.configs.describe_topics(names)
     described = [
@@ -100,19 +110,20 @@ def describe(
 @app.command()
 def alter(  # noqa: PLR0917 - typer calls it by name
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    bootstrap_server: BootstrapOption,
+    bootstrap_server: BootstrapOption = None,
     partitions: Annotated[int | None, typer.Option(min=1, help="More partitions than it has.")] = None,
     config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to its default; may be repeated.")
     ] = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Add partitions to a topic, or change its configs."""
     if partitions is None and not config and not delete_config:
         raise QuorateError("nothing to change: give --partitions, --config or --delete-config")
     configs = parse_configs(config)
-    with open_client(bootstrap_server, timeout) as client:
+    with open_client(bootstrap_server, timeout, command_config) as client:
         _existing(client, [name])
         if configs or delete_config:
             client.configs.alter_topic(name, values=configs, delete=delete_config or ())
@@ -124,12 +135,13 @@ def alter(  # noqa: PLR0917 - typer calls it by name
 @app.command()
 def delete(
     names: NamesArgument,
-    bootstrap_server: BootstrapOption,
+    bootstrap_server: BootstrapOption = None,
     yes: YesOption = False,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Delete topics and all that is in them."""
-    with open_client(bootstrap_server, timeout) as client:
+    with open_client(bootstrap_server, timeout, command_config) as client:
         _existing(client, names)
         confirm(f"Delete {', '.join(names)} and all that is in {'it' if len(names) == 1 else 'them'}?", yes=yes)
         client.topics.delete(names)

@@ -124,9 +124,7 @@ class LeaderCalls:
     async def _attempt(self, target: NodeId, request: LeaderRequest, timeout_ms: float) -> LeaderAnswer:
         if target == self._node_id:
             try:
-                return await asyncio.wait_for(self._answer(request), timeout_ms / 1000)
-            except NotQuorumLeader as refused:
-                return Redirect(leader=refused.leader)
+                return await asyncio.wait_for(self._own_answer(request), timeout_ms / 1000)
             except TimeoutError:
                 raise OutcomeUnknown("no answer in time") from None
         try:
@@ -135,6 +133,13 @@ class LeaderCalls:
             return Redirect(leader=None)
         except UNREADABLE as error:
             raise OutcomeUnknown(str(error)) from None
+
+    async def _own_answer(self, request: LeaderRequest) -> LeaderAnswer:
+        """The refusal stays in here: who waits for one that fails keeps it, and is kept by it."""
+        try:
+            return await self._answer(request)
+        except NotQuorumLeader as refused:
+            return Redirect(leader=refused.leader)
 
     async def _pause(self, leader_changed: "asyncio.Future[None]", deadline: float) -> None:
         """Wait for news of the leader, but not for long: it may have come back without a change."""

@@ -1,26 +1,35 @@
 """What the quorum leader does for the cluster: decides commands, watches over the brokers, changes the membership.
 
 All of it starts when this node has won the quorum and applied everything agreed on before, and ends when it loses it.
+
+Commands are decided on the image that shows everything decided before, one batch after the other: what arrives while
+a batch is being agreed on makes the next batch. A decision about many partitions is made by a worker, as the image that
+it is made on never changes.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol, assert_never
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import NodeId, QuorumLeader
+from quorate.kernel.ids import NodeId, Offset, QuorumLeader, Term
 from quorate.kernel.tasks import TaskScope, logged_failures, monotonic_ms
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands, encode_outcomes
-from quorate.metadata.core.controller import Controller
+from quorate.metadata.core.commands import Command
+from quorate.metadata.core.controller import Controller, cost_of
+from quorate.metadata.core.decisions import Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage
-from quorate.quorum.active_controller import ActiveController
+from quorate.metadata.core.records import AnyRecord
+from quorate.metadata.store import MetadataStore
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.membership import ChangeRefusal, DemoteVoter, MembershipChange, PromoteLearner, RemoveMember
+from quorate.quorum.entry_payload import encode_records
 from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.raft_driver import Alarm, RaftDriver
@@ -38,6 +47,8 @@ _AWAY_S = 0.1
 _OWN_LOOKS = 10
 #: The broker has started anew, or was unregistered, since the decision was made.
 _STALE_DECISION = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+#: Decided on the loop at most, some milliseconds.
+DECIDED_AT_ONCE = 300
 
 
 class Neighbours(Protocol):
@@ -158,7 +169,7 @@ class Leadership:
                 assert_never(request)
 
     async def _carry_out(
-        self, active: ActiveController, commands: Sequence[c.Command], *, validate_only: bool
+        self, active: "ActiveController", commands: Sequence[c.Command], *, validate_only: bool
     ) -> q.Submitted:
         done = await active.submit(commands, validate_only=validate_only)
         for command in commands:
@@ -168,7 +179,7 @@ class Leadership:
                 self._watch_sessions()
         return q.Submitted(outcomes=encode_outcomes(done.outcomes, done.version))
 
-    async def _heartbeat(self, active: ActiveController, beat: q.BrokerHeartbeat) -> q.HeartbeatAnswer:
+    async def _heartbeat(self, active: "ActiveController", beat: q.BrokerHeartbeat) -> q.HeartbeatAnswer:
         broker = self._store.image.brokers.get(beat.node_id)
         if broker is None:
             # One that was deposed may not have heard of the broker yet.
@@ -293,3 +304,120 @@ class BrokerSessions:
         if not self._last_heard_ms:
             return None
         return min(self._last_heard_ms.values()) + self._session_timeout_ms
+
+
+class AgreedOutcomes(msgspec.Struct, frozen=True):
+    outcomes: Outcomes
+    #: The image shows the outcomes from this version on.
+    version: Offset
+
+
+class _Submission(msgspec.Struct, frozen=True):
+    commands: Sequence[Command]
+    validate_only: bool
+    done: "asyncio.Future[AgreedOutcomes]"
+
+
+class ActiveController:
+    def __init__(
+        self,
+        leadership: QuorumLeader,
+        controller: Controller,
+        store: MetadataStore,
+        *,
+        propose: Callable[[bytes, Term], Awaitable[Offset]],
+        confirm: Callable[[], Awaitable[Offset]],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+    ) -> None:
+        self._executor = executor
+        self.leadership = leadership
+        self._controller = controller
+        self._store = store
+        self._propose = propose
+        self._confirm = confirm
+        self._loop = loop
+        self._queue: list[_Submission] = []
+        self._tasks = TaskScope(loop, logged_failures(logger, "controller"))
+        self._is_working = False
+        self._resigned = False
+        #: Counted in by one decision at a time, wherever it is made.
+        self._mutation_quotas = controller.mutation_quotas(store.image)
+
+    async def submit(self, commands: Sequence[Command], *, validate_only: bool = False) -> AgreedOutcomes:
+        """Raises ``NotQuorumLeader`` where nothing happened and nothing will."""
+        if self._resigned:
+            raise NotQuorumLeader("leadership is over", None)
+        submission = _Submission(commands, validate_only, self._loop.create_future())
+        self._queue.append(submission)
+        if not self._is_working:
+            self._is_working = True
+            self._tasks.spawn(self._work())
+        try:
+            return await submission.done
+        finally:
+            del submission  # Its future keeps the error that it raises, and that this frame.
+
+    def resign(self) -> None:
+        """Decide nothing more. What has been proposed is still followed to its end."""
+        self._resigned = True
+        self._refuse_queue()
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                try:
+                    await self._carry_out(batch)
+                except (NotQuorumLeader, OutcomeUnknown) as refused:
+                    _refuse(batch, refused.with_traceback(None))
+                except Exception as error:  # A mistake: who tells of it needs to know where it was.
+                    _refuse(batch, error)
+        finally:
+            self._is_working = False
+
+    async def _carry_out(self, batch: Sequence[_Submission]) -> None:
+        """Decide everything, have it agreed on, then answer.
+
+        Also an answer that changes nothing waits until a majority knows no newer leader: one that was deposed and does
+        not know it yet must not refuse what its successor would grant. Validations see the image as it is.
+        """
+        validated = [(one, (await self._decide(one.commands))[0]) for one in batch if one.validate_only]
+        changing = [one for one in batch if not one.validate_only]
+        outcomes, records = await self._decide([command for one in changing for command in one.commands])
+        version = self._store.image.version
+        if records:
+            version = Offset(await self._propose(encode_records(records), self.leadership.term) + 1)
+        else:
+            version = max(version, await self._confirm())
+        for submission, judged in validated:
+            _settle(submission, AgreedOutcomes(judged, version))
+        for submission in changing:
+            count = len(submission.commands)
+            _settle(submission, AgreedOutcomes(outcomes[:count], version))
+            outcomes = outcomes[count:]
+
+    async def _decide(self, commands: Sequence[Command]) -> tuple[Outcomes, list[AnyRecord]]:
+        """Nobody else proposes records, so that the image stays as it is until these are proposed."""
+        image = self._store.image
+        charge = partial(self._mutation_quotas.charge, now_ms=self._loop.time() * 1000)
+        if cost_of(image, commands) <= DECIDED_AT_ONCE:
+            return self._controller.decide_all(image, commands, self.leadership, charge)
+        return await self._loop.run_in_executor(
+            self._executor, self._controller.decide_all, image, commands, self.leadership, charge
+        )
+
+    def _refuse_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        _refuse(queue, NotQuorumLeader("leadership is over", None))
+
+
+def _refuse(submissions: Sequence[_Submission], error: Exception) -> None:
+    for submission in submissions:
+        if not submission.done.done():
+            submission.done.set_exception(error)
+
+
+def _settle(submission: _Submission, result: AgreedOutcomes) -> None:
+    if not submission.done.done():  # The asker may have gone.
+        submission.done.set_result(result)

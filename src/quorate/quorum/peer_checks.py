@@ -4,12 +4,15 @@ Whoever reaches the peer port can say anything. What no sound node says raises `
 connection that it came by; nothing of it is kept.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import MAX_NODE_ID, NO_DIRECTORY, NodeId
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_commands
+from quorate.metadata.core.records import BrokerEndpoint
+from quorate.metadata.core.security_commands import RemoveExpiredTokens
 from quorate.metadata.core.snapshot import decode_image
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.entries import Entry, EntryKind, Snapshot
@@ -19,10 +22,17 @@ from quorate.quorum.entry_payload import decode_records
 from quorate.transport.peers.errors import PeerProtocolError
 
 _MAX_HOST_CHARS: Final = 255
+_MAX_LISTENERS: Final = 100
 _MAX_PRODUCER_IDS: Final = 1_000_000
 _INT32_MAX: Final = 2**31 - 1
 #: The quorum leader alone decides these, and asks nobody.
-_OF_THE_LEADER: Final = (c.FormCluster, c.FenceBroker, c.UnfenceBroker, c.BeginControlledShutdown)
+_OF_THE_LEADER: Final = (
+    c.FormCluster,
+    c.FenceBroker,
+    c.UnfenceBroker,
+    c.BeginControlledShutdown,
+    RemoveExpiredTokens,
+)
 
 
 def read_message(sender: NodeId, payload: memoryview) -> Message:
@@ -106,9 +116,18 @@ def _registration_objection(command: c.RegisterBroker, sender: NodeId) -> str | 
         return f"a registration of node {command.node_id} without a data folder, or without its fence"
     if not _is_host(command.host) or not 0 < command.port <= 65535 or not _is_host(command.rack or "a"):
         return f"a registration of node {command.node_id} where no client can reach it"
+    if not _are_endpoints(command.endpoints):
+        return f"a registration of node {command.node_id} with endpoints that no client can reach"
     if not command.peer_address or not is_address(command.peer_address):
         return f"a registration of node {command.node_id} where no peer can reach it"
     return None
+
+
+def _are_endpoints(endpoints: Sequence[BrokerEndpoint]) -> bool:
+    names = {each.listener for each in endpoints}
+    return len(names) == len(endpoints) <= _MAX_LISTENERS and all(
+        _is_host(each.listener) and _is_host(each.host) and 0 < each.port <= 65535 for each in endpoints
+    )
 
 
 def _is_host(text: str) -> bool:

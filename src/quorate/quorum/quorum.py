@@ -20,6 +20,7 @@ from quorate.kernel.ports import Clock
 from quorate.kernel.tasks import monotonic_ms
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.metadata.store import DepartedBrokers, LeadershipUncertainty
 from quorate.quorum.config import QuorumConfig
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
@@ -33,7 +34,6 @@ from quorate.quorum.doubled_file import Finding
 from quorate.quorum.errors import NotQuorumLeader
 from quorate.quorum.leader_calls import LeaderCalls
 from quorate.quorum.leadership import Leadership, Predecessor
-from quorate.quorum.lost_brokers import DepartedBrokers, LeadershipUncertainty
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.peer_checks import check_metadata, read_message, read_request
 from quorate.quorum.raft_driver import RaftDriver

@@ -202,6 +202,7 @@ class RaftDriver:
             return await future
         finally:
             self._tickets.pop(ticket, None)
+            del future  # It keeps the error that it raises, and that this frame.
 
     async def run_between_writes(self, work: Callable[[Sequence[Entry]], T]) -> T:
         """Work on the quorum's files, given the durable entries behind the snapshot. If it fails, so does the node."""

@@ -12,6 +12,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import BrokerEpoch, DirectoryId, NodeId
 from quorate.kernel.tasks import TaskScope
 from quorate.metadata.core.commands import RegisterBroker
+from quorate.metadata.core.records import BrokerEndpoint
 from quorate.quorum.core.leader_requests import BrokerHeartbeat, HeartbeatAnswer
 from quorate.quorum.leader_calls import NoQuorum
 from quorate.quorum.metadata_store import AskLeader, QuorumMetadataStore
@@ -30,6 +31,7 @@ class RegistrationConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     rack: str | None
     peer_address: str
+    endpoints: tuple[BrokerEndpoint, ...]
     incarnation: UUID
     directory_id: DirectoryId
     heartbeat_interval_ms: int
@@ -68,6 +70,7 @@ class BrokerRegistration:
             incarnation=config.incarnation,
             directory_id=config.directory_id,
             peer_address=config.peer_address,
+            endpoints=config.endpoints,
         )
         while True:
             try:

@@ -1,4 +1,4 @@
-/* Walks over the records of batches and writes Arrow's columns. See columnar_native.py, its only caller.
+/* Walks over the records of batches and writes Arrow's columns. See columnar.py, its only caller.
  *
  * The walk runs twice: once to check every byte and to measure, once to write into memory of the measured size. Both
  * are the same function, so that they cannot disagree; whatever the bytes are, nothing outside of the given memory is

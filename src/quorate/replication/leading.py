@@ -67,7 +67,7 @@ def lead(partition: Partition, start: LeaderStart, config: ReplicationConfig) ->
 def require_leading(partition: Partition) -> "Leading":
     """The role of a partition that this node leads; otherwise the error that a client is to see."""
     if partition.failure is not None:
-        raise partition.failure
+        raise partition.failure.again()
     role = partition.role
     if not isinstance(role, Leading):
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -168,7 +168,7 @@ class Leading(ReplicaRole):
         """Raises the error with which any write is refused now."""
         partition = self.partition
         if partition.failure is not None:
-            raise partition.failure
+            raise partition.failure.again()
         if partition.role is not self:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if partition.room.refusal is not None:

@@ -4,7 +4,7 @@ The high watermark is the end of what is committed: on every replica that must h
 on their disks. Consumers never see beyond it, and ``acks=all`` is answered when it passes the write; so is ``acks=1``
 while no other replica is in sync.
 
-Which role a replica has comes from the metadata image alone (``partition_roles``): ``leading`` and ``following`` have
+Which role a replica has comes from the metadata image alone (``partitions``): ``leading`` and ``following`` have
 what leaders and followers do, by the rules of ``quorate.replication.core``.
 
 ==============  ======================================  ====================================================
@@ -211,13 +211,13 @@ class Partition:
     def append(self, batches: memoryview, now_ms: int, *, acks_all: bool = False) -> AppendInfo:
         """For a coordinator's own records. What producers send passes the gate of ``broker.produce`` first."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
         return self.role.append(batches, now_ms, acks_all=acks_all)
 
     def append_marker(self, end: TransactionEnd, now_ms: int) -> AppendInfo:
         """End a producer's transaction."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again()
         return self.role.append_marker(end, now_ms)
 
     def when_committed(self, end_offset: Offset, done: CommitCallback) -> None:

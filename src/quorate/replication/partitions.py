@@ -10,33 +10,38 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.kernel.ids import PartitionIndex, PartitionLeader, TopicId, TopicName
+from quorate.kernel.ids import NO_NODE, BrokerEpoch, NodeId, Offset, PartitionIndex, PartitionLeader, TopicId, TopicName
 from quorate.kernel.ports import Disk
 from quorate.kernel.settings import Durability
 from quorate.kernel.turns import Backlog
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition, difference
 from quorate.metadata.store import LeadershipListener, MetadataStore
+from quorate.replication.core.leader import LeaderStart, ReplicationConfig
+from quorate.replication.core.leader_events import LiveBrokersChanged, MembershipChanged, PartitionMembership
 from quorate.replication.core.messages import PartitionKey
 from quorate.replication.disk_room import DiskRoom
+from quorate.replication.following import follow
 from quorate.replication.group_commit import GroupCommit
-from quorate.replication.leading import Leading
+from quorate.replication.leading import Leading, lead
 from quorate.replication.partition import IntegrityPort, OfflinePartition, Partition
 from quorate.replication.partition_logs import PartitionLogs
-from quorate.replication.partition_roles import PartitionRoles
 from quorate.replication.partition_settings import PartitionSettings, partition_settings
 from quorate.replication.replication import NodeReplication
 from quorate.storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-
 PartitionName = tuple[TopicName, PartitionIndex]
+
+#: Partitions whose roles have changed, in one line of the log.
+_NAMED_IN_LINE = 3
 
 
 class PartitionsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +136,7 @@ class Partitions:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if partition.failure is not None:
-            raise partition.failure
+            raise partition.failure.again()
         assert isinstance(partition, Partition)
         return partition
 
@@ -233,7 +238,7 @@ class Partitions:
                 self._clear(identity, log, is_removed=self._was_removed(identity))
                 return
         elif isinstance(log, KafkaError):
-            self._by_name[name] = OfflinePartition(identity, log)
+            self._by_name[name] = OfflinePartition(identity, log.again())
         else:
             self._by_name[name] = self._partition(identity, log)
         self._is_free(name)
@@ -353,3 +358,123 @@ class UnsettledPartitions:
         for future in self._waiting.pop(topic, ()):
             if not future.done():
                 future.set_result(None)
+
+
+class RoleReplication(Protocol):
+    """What replication has to know of roles."""
+
+    config: ReplicationConfig
+
+    def now_ms(self) -> int: ...
+
+    def on_leading(self, partition: Partition) -> None: ...
+
+    def on_following(self, partition: Partition) -> None: ...
+
+    def on_idle(self, partition: Partition) -> None: ...
+
+    def membership_changed(self, partition: Partition) -> None: ...
+
+    def brokers_changed(self, partition: Partition) -> None: ...
+
+
+class PartitionRoles:
+    """Gives replicas the role that the metadata image has for them: leader, follower, or to wait for one."""
+
+    def __init__(self, node_id: NodeId, durability: Durability, replication: RoleReplication) -> None:
+        self._node_id = node_id
+        self._durability = durability
+        self._replication = replication
+        #: Of the brokers that may be in sync.
+        self.broker_epochs: dict[NodeId, BrokerEpoch] = {}
+        self._listeners: list[LeadershipListener] = []
+        #: Changes since the last line in the log.
+        self._led = 0
+        self._followed = 0
+        self._named: list[str] = []
+
+    def subscribe(self, listener: LeadershipListener) -> None:
+        self._listeners.append(listener)
+
+    def give(self, partition: Partition, state: PartitionState, *, elected_unclean: bool) -> None:
+        if partition.failure is not None:
+            self._tell(partition, state)
+        elif state.leader_epoch != partition.leader_epoch:
+            self._begin(partition, state, elected_unclean=elected_unclean)
+            self._note(partition)
+            self._tell(partition, state)
+        elif isinstance(partition.role, Leading):
+            partition.step(MembershipChanged(membership=_membership(state)))
+            self._replication.membership_changed(partition)
+
+    def take(self, partition: Partition) -> None:
+        """The replica goes away."""
+        self._replication.on_idle(partition)
+        for listener in self._listeners:
+            listener(partition.identity.topic, partition.identity.partition, None)
+
+    def tell_of_brokers(self, partition: Partition) -> None:
+        partition.step(LiveBrokersChanged(broker_epochs=self.broker_epochs))
+        self._replication.brokers_changed(partition)
+
+    def log_changes(self, version: int) -> None:
+        """One line for a change, however many partitions it concerns."""
+        count = self._led + self._followed
+        if count:
+            logger.info(
+                "roles changed node=%s version=%s leads=%s follows=%s partitions=%s%s",
+                self._node_id,
+                version,
+                self._led,
+                self._followed,
+                ",".join(self._named),
+                ",…" if count > _NAMED_IN_LINE else "",
+            )
+            self._led = self._followed = 0
+            self._named.clear()
+
+    def _begin(self, partition: Partition, state: PartitionState, *, elected_unclean: bool) -> None:
+        leader = PartitionLeader(state.leader, state.leader_epoch)
+        if state.leader == self._node_id:
+            lead(partition, self._leader_start(leader, state), self._replication.config)
+            self._replication.on_leading(partition)
+        elif state.leader == NO_NODE:
+            partition.wait_for_leader(state.leader_epoch)
+            self._replication.on_idle(partition)
+        else:
+            # An operator may ask for such an election although the topic does not allow it by itself. And where the
+            # operating system writes when it likes, the last replica in sync may have lost what it had.
+            allows_unclean = partition.settings.allows_unclean_elections
+            may_lack = allows_unclean or elected_unclean or self._durability is Durability.OS
+            follow(partition, leader, is_unclean=may_lack)
+            self._replication.on_following(partition)
+
+    def _leader_start(self, leader: PartitionLeader, state: PartitionState) -> LeaderStart:
+        """What the image knows; the partition knows its own offsets."""
+        return LeaderStart(
+            leader=leader,
+            membership=_membership(state),
+            broker_epochs=self.broker_epochs,
+            log_end_offset=Offset(0),
+            durable_offset=Offset(0),
+            high_watermark=Offset(0),
+            min_insync_replicas=1,
+            now_ms=self._replication.now_ms(),
+        )
+
+    def _note(self, partition: Partition) -> None:
+        if isinstance(partition.role, Leading):
+            self._led += 1
+        else:
+            self._followed += 1
+        if len(self._named) < _NAMED_IN_LINE:
+            self._named.append(f"{partition}@{partition.leader_epoch}")
+
+    def _tell(self, partition: Partition, state: PartitionState) -> None:
+        leader = PartitionLeader(state.leader, state.leader_epoch) if state.has_leader else None
+        for listener in self._listeners:
+            listener(partition.identity.topic, partition.identity.partition, leader)
+
+
+def _membership(state: PartitionState) -> PartitionMembership:
+    return PartitionMembership(replicas=state.replicas, isr=frozenset(state.isr), partition_epoch=state.partition_epoch)

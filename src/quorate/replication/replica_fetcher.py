@@ -14,7 +14,7 @@ from functools import partial
 from quorate.kernel.ids import BrokerEpoch, NodeId
 from quorate.kernel.tasks import FailureHandler, TaskScope, monotonic_ms
 from quorate.replication.catch_up_throttle import CatchUpThrottle
-from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
+from quorate.replication.core.follower import FetchPlan, FetchPlanConfig, PlannedFetch
 from quorate.replication.core.messages import (
     FetchedPartition,
     FetchPosition,

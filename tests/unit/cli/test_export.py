@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from quorate.cli.commands import app
+from quorate.client.config import ClientConfig
 from quorate.kernel.errors import QuorateError
 
 LIVE = ("--bootstrap-servers", "127.0.0.1:1")
@@ -26,6 +27,7 @@ def refusal(folder: Path, *arguments: str) -> str:
         ((*LIVE, "--option", "topicz=a"), "unknown option 'topicz'; did you mean 'topics'?"),
         ((*LIVE, "--option", "topics"), "--option 'topics' is not of the form name=value"),
         ((*LIVE, "--live"), "--live needs --config"),
+        ((*LIVE, "--option", "Password=hunter2"), "--option Password: whoever may see processes reads it there"),
         ((*LIVE, "--option", "columns=offset"), "the option columns leaves out topic"),
     ],
 )
@@ -54,7 +56,6 @@ def test_config_gives_the_source_with_its_security(tmp_path: Path, monkeypatch: 
     from quorate.backup.spark.data_source.options import BackupSource, parse_options
     from quorate.cli.backup import read_backup_config
     from quorate.cli.export import options_of_config
-    from quorate.client.config import ClientConfig
 
     monkeypatch.setenv("SECRET", "p")
     path = tmp_path / "backup.yaml"
@@ -79,3 +80,21 @@ def test_config_gives_the_source_with_its_security(tmp_path: Path, monkeypatch: 
     assert (live.source.security.password, live.source.security.verify_hostname) == ("p", False)
     assert live.topics.selects("orders-1")
     assert not live.topics.selects("orders-tmp")
+
+
+def test_a_command_config_gives_the_cluster_and_its_security(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    from quorate.backup.spark.data_source.options import parse_options
+    from quorate.cli.export import options_of_cluster
+
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "bootstrap.servers=a:1,b:2\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        'sasl.jaas.config=x.PlainLoginModule required username="u" password="p";\n'
+    )
+
+    live = parse_options(options_of_cluster(path)).source
+
+    assert isinstance(live, ClientConfig)
+    assert live.bootstrap_servers == ("a:1", "b:2")
+    assert (live.security.username, live.security.password, live.security.verify_hostname) == ("u", "p", True)

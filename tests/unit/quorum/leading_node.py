@@ -66,7 +66,7 @@ class LeadingNode:
         self.leadership = Leadership(
             ME,
             "cluster",
-            Controller(BrokerView(node_id=ME, static_configs=static), self.new_uuid),
+            Controller(BrokerView(node_id=ME, static_configs=static), self.new_uuid, lambda: 0),
             self.store,
             self.driver,
             neighbours=self.neighbours,

@@ -11,9 +11,9 @@ from quorate.metadata.core import commands as c
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import MetadataImage
-from quorate.quorum.active_controller import DECIDED_AT_ONCE, ActiveController
 from quorate.quorum.entry_payload import decode_records
 from quorate.quorum.errors import NotQuorumLeader
+from quorate.quorum.leadership import DECIDED_AT_ONCE, ActiveController
 from quorate.transport.peers.errors import OutcomeUnknown
 from tests.simulation.simulated_node import QueuedExecutor
 from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
@@ -27,7 +27,9 @@ class Agreement:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         ids = iter(range(1, 1_000))
-        controller = Controller(BrokerView(node_id=NodeId(1), static_configs={}), lambda: UUID(int=next(ids)))
+        controller = Controller(
+            BrokerView(node_id=NodeId(1), static_configs={}), lambda: UUID(int=next(ids)), lambda: 0
+        )
         self.store = InMemoryMetadataStore(controller, MetadataImage())
         self.proposals: list[tuple[bytes, Term, asyncio.Future[Offset]]] = []
         self.deposed: NotQuorumLeader | None = None

@@ -33,7 +33,7 @@ class Leader:
     def __init__(self) -> None:
         ids = Random(9)
         self.new_uuid: Callable[[], UUID] = lambda: UUID(int=ids.getrandbits(128), version=4)
-        self._controller = Controller(BrokerView(node_id=NodeId(2), static_configs={}), self.new_uuid)
+        self._controller = Controller(BrokerView(node_id=NodeId(2), static_configs={}), self.new_uuid, lambda: 0)
         self.image = MetadataImage()
         self.log: list[Entry] = []
         self.store = QuorumMetadataStore(self, asyncio.get_running_loop(), self.new_uuid, HeldWork())

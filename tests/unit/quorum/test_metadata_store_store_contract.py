@@ -16,6 +16,7 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.store import MetadataStore
+from tests.simulation.world.host import SECRET_FILE
 from tests.simulation.world.served_node import start
 from tests.simulation.world.world import World
 from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
@@ -29,7 +30,9 @@ Run = Callable[[Promise], None]
 def in_memory(promise: Promise) -> None:
     async def whole() -> None:
         ids = iter(range(1, 1_000))
-        controller = Controller(BrokerView(node_id=NodeId(1), static_configs={}), lambda: UUID(int=next(ids)))
+        controller = Controller(
+            BrokerView(node_id=NodeId(1), static_configs={}), lambda: UUID(int=next(ids)), lambda: 0
+        )
         store = InMemoryMetadataStore(controller, MetadataImage())
         await store.submit_one(c.RegisterBroker(node_id=NodeId(1), host="h", port=1, fenced=False))
         await promise(store)
@@ -69,7 +72,7 @@ def every_node_of_three(promise: Promise) -> None:
             configs = [
                 parse_node_config(
                     f'node_id = {i}\ndata_dir = "/data"\ncluster_id = "sim"\nlisten = "10.0.0.{i}:9092"\n'
-                    f'peer_listen = "10.0.0.{i}:9093"\n[voters]\n{voters}\n'
+                    f'peer_listen = "10.0.0.{i}:9093"\ncluster_secret_file = "{SECRET_FILE}"\n[voters]\n{voters}\n'
                 )
                 for i in (1, 2, 3)
             ]

@@ -9,7 +9,8 @@ from quorate.kernel.ids import NO_DIRECTORY, BrokerEpoch, DirectoryId, NodeId, O
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import encode_commands
 from quorate.metadata.core.image import MetadataImage
-from quorate.metadata.core.records import TopicCreated
+from quorate.metadata.core.records import BrokerEndpoint, TopicCreated
+from quorate.metadata.core.security_commands import RemoveExpiredTokens
 from quorate.metadata.core.snapshot import encode_image
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.entries import Entry, EntryKind, Snapshot, SnapshotMeta
@@ -28,6 +29,7 @@ REGISTRATION = c.RegisterBroker(
     incarnation=UUID(int=1),
     directory_id=DirectoryId(UUID(int=2)),
     peer_address="broker.example:9192",
+    endpoints=(BrokerEndpoint(listener="SSL", host="broker.example", port=9093),),
 )
 
 
@@ -122,6 +124,11 @@ def test_a_node_that_is_not_known_can_only_join() -> None:
         {"port": 0},
         {"port": 2**40},
         {"rack": "r" * 40_000},
+        {"endpoints": (BrokerEndpoint(listener="", host="h", port=1),)},
+        {"endpoints": (BrokerEndpoint(listener="A", host="a\nb", port=1),)},
+        {"endpoints": (BrokerEndpoint(listener="A", host="h", port=0),)},
+        {"endpoints": (BrokerEndpoint(listener="A", host="h", port=1), BrokerEndpoint(listener="A", host="h", port=2))},
+        {"endpoints": tuple(BrokerEndpoint(listener=f"A{n}", host="h", port=1) for n in range(101))},
         {"peer_address": ""},
         {"peer_address": "nowhere"},
         {"peer_address": "host:99999"},
@@ -144,6 +151,7 @@ def test_nobody_speaks_for_others_or_in_the_leaders_place() -> None:
         c.UnfenceBroker(node_id=PEER, broker_epoch=epoch),
         c.BeginControlledShutdown(node_id=OTHER, broker_epoch=epoch),
         c.FormCluster(cluster_id="green"),
+        RemoveExpiredTokens(),
         c.AllocateProducerIds(count=2**62),
         c.AllocateProducerIds(count=-1),
         c.CreateTopic(name="wide", partition_count=2**40),

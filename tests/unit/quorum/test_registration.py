@@ -33,6 +33,7 @@ class Broker:
             port=9092,
             rack=None,
             peer_address="host:9093",
+            endpoints=(),
             incarnation=UUID(int=incarnation),
             directory_id=NO_DIRECTORY,
             heartbeat_interval_ms=HEARTBEAT_INTERVAL_S * 1000,

@@ -21,7 +21,9 @@ class Balanced:
 
     def __init__(self) -> None:
         ids = iter(range(1, 1_000))
-        controller = Controller(BrokerView(node_id=NodeId(7), static_configs={}), lambda: UUID(int=next(ids)))
+        controller = Controller(
+            BrokerView(node_id=NodeId(7), static_configs={}), lambda: UUID(int=next(ids)), lambda: 0
+        )
         self.store = InMemoryMetadataStore(controller, MetadataImage())
         config = BalanceConfig(delay_ms=0, moves_leaders=False, fills_new_nodes=True, favours_quorum_leader=False)
         leadership = QuorumLeader(NodeId(7), Term(1))

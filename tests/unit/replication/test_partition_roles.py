@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import EpochEnd, LeaderEpoch, Offset
@@ -11,7 +12,9 @@ from quorate.replication.core.leader import ReplicationConfig
 from quorate.replication.core.leader_events import FollowerFetched, MembershipChanged, PartitionMembership
 from quorate.replication.core.messages import FetchedPartition
 from quorate.replication.following import Applied, Following
+from quorate.replication.leading import require_leading
 from quorate.replication.partition import Partition
+from quorate.storage.reading import UncheckedSegment
 from tests.simulation.world.host import SimulatedHost
 from tests.simulation.world.world import World
 from tests.unit.replication.replicas import BROKER_EPOCHS, FOLLOWER, LEADER, Replicas, batch, follow, lead, run, write
@@ -263,6 +266,21 @@ def test_a_leader_without_committed_records_stops_a_follower_loudly() -> None:
         assert apply(partition, answered(partition, diverging=diverging)) is Applied.BACK_OFF
         assert partition.log.log_end_offset == 1
         assert partition.failure is not None
+
+    run(scenario)
+
+
+def test_the_error_of_a_replica_that_has_failed_keeps_nothing_of_those_who_were_told() -> None:
+    async def scenario(_: World, host: SimulatedHost, __: SimulatedHost) -> None:
+        partition = Replicas(host, Durability.OS).open()
+        failure = UncheckedSegment(partition.log.segments.active)
+        partition.fail(failure)
+        with pytest.raises(UncheckedSegment, match="is being checked") as told:
+            require_leading(partition)
+        with pytest.raises(UncheckedSegment, match="is being checked"):
+            partition.append(memoryview(b""), 0)
+        assert (told.value.code, told.value.segment) == (failure.code, failure.segment)
+        assert failure.__traceback__ is None
 
     run(scenario)
 

@@ -13,7 +13,7 @@ from quorate.metadata.core.commands import AlterTopicConfigs, ConfigChange, Conf
 from quorate.metadata.core.decisions import CreatedTopic
 from quorate.metadata.core.records import PartitionChanged
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from quorate.replication import partition_roles
+from quorate.replication import partitions
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.leading import lead
 from quorate.replication.partition import Partition
@@ -113,7 +113,7 @@ def test_no_turn_of_the_loop_gives_a_role_to_all_partitions_of_a_large_topic(mon
     async def scenario(node: SimulatedNode, _: SimulatedDisk) -> None:
         await create(node, MANY)
         await run_everything(node)
-        monkeypatch.setattr(partition_roles, "lead", note)
+        monkeypatch.setattr(partitions, "lead", note)
         loop, counting = asyncio.get_running_loop(), [True]
 
         def count() -> None:

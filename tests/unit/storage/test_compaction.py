@@ -8,7 +8,7 @@ from quorate.records.batch import Compression, TimestampType, check_crc, read_he
 from quorate.records.builder import build_batch
 from quorate.records.control import EndTransactionMarker, build_end_transaction_marker, marker_of_batch
 from quorate.records.record import Record, iterate_records
-from quorate.storage.compaction import CompactionRules, LatestOffsets, compact_batch, compact_marker
+from quorate.storage.cleaner import CompactionRules, LatestOffsets, compact_batch, compact_marker
 from tests.unit.storage.batches import EPOCH, NOW_MS, PRODUCER
 
 RETENTION_MS = 1000

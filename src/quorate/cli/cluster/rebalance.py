@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quorate.cli.interruption import interruptible
-from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, TimeoutOption, open_client
+from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, CommandConfigOption, TimeoutOption, open_client
 from quorate.cli.terminal import YesOption, confirm, counted, node_list
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 
@@ -21,12 +21,13 @@ _LOOK_INTERVAL_S = 0.1
 _SAY_INTERVAL_S = 5.0
 
 
-def rebalance(
-    bootstrap_server: BootstrapOption,
+def rebalance(  # noqa: PLR0917 - typer calls it by name
+    bootstrap_server: BootstrapOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: YesOption = False,
     max_moves: Annotated[int | None, typer.Option(min=1, help="Move the data of at most this many replicas.")] = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    command_config: CommandConfigOption = None,
 ) -> None:
     """Show which partitions move from where to where, and move them."""
     from quorate.cli.cluster.description import describe_image
@@ -34,7 +35,10 @@ def rebalance(
     from quorate.metadata.core.elections import preferred_leader_imbalance
     from quorate.metadata.core.rebalancing import rebalance_plan
 
-    with open_client(bootstrap_server, timeout) as client, interruptible("moves that have begun go on by themselves"):
+    with (
+        open_client(bootstrap_server, timeout, command_config) as client,
+        interruptible("moves that have begun go on by themselves"),
+    ):
         image = describe_image(client)
         plan = rebalance_plan(image, max_moves=max_moves)
         if plan:

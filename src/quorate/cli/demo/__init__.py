@@ -106,7 +106,7 @@ def _listed(ends: dict[int, int]) -> str:
 
 def _free_port() -> int:
     """The first of a row of ports, one for each node."""
-    from quorate.cli.local.layout import is_free
+    from quorate.cli.local.ports import is_free
 
     while True:
         with socket.socket() as probe:

@@ -20,6 +20,7 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.cli.local.layout import Wishes, lay_out
 from quorate.cli.local.node_files import make_private_folder, write_private
+from quorate.cli.local.security import ClusterSecurity
 from quorate.kernel.errors import QuorateError
 
 _STOP_TIMEOUT_S = 15
@@ -54,6 +55,8 @@ class LocalCluster:
         self._say = say
         self._held = ExitStack()
         self.nodes: list[LocalNode] = []
+        #: None for a cluster that trusts whoever reaches it.
+        self.security: ClusterSecurity | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -64,11 +67,12 @@ class LocalCluster:
             self._take_folder(held)
             layout = lay_out(self._folder, self._wishes)
             try:
-                layout.write()
+                told = layout.write()
             except OSError as error:
                 raise QuorateError(f"the folder {self._folder} cannot be used: {error.strerror}") from None
-            for line in layout.moved_ports:
+            for line in told:
                 self._say(line)
+            self.security = layout.security
             self.nodes = [LocalNode(path, config) for path, config in layout.nodes.items()]
             load_the_broker()
             lifeline = Lifeline()
@@ -79,6 +83,10 @@ class LocalCluster:
         return self
 
     def _take_folder(self, held: ExitStack) -> None:
+        try:
+            str(self._folder).encode()
+        except UnicodeEncodeError:  # It is to be named in files.
+            raise QuorateError(f"the folder's name {str(self._folder)!r} is not UTF-8: name another one") from None
         try:
             make_private_folder(self._folder)
         except OSError as error:
@@ -122,6 +130,8 @@ class LocalCluster:
         description = {
             "cluster_id": self.nodes[0].cluster_id,
             "bootstrap_servers": self.bootstrap_servers,
+            "secured": self.security is not None,
+            **({} if self.security is None else self.security.description()),
             "nodes": [
                 {
                     "id": node.node_id,

@@ -4,7 +4,7 @@ Shards are told of the cluster's topics and of the groups' settings, and of topi
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Never, TypeVar, cast
 from uuid import UUID
@@ -24,7 +24,7 @@ from quorate.coordination.groups.core.commands import (
 )
 from quorate.coordination.groups.core.config import ConsumerGroupSettings, GroupConfig, MigrationPolicy
 from quorate.coordination.groups.core.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResult
-from quorate.coordination.groups.core.consumer.topics import TopicShape
+from quorate.coordination.groups.core.consumer.topics import ClusterTopics, Matches, TopicShape, VisibleTopics
 from quorate.coordination.groups.core.effects import GroupSettingsChanged, TopicsChanged
 from quorate.coordination.groups.core.records import CoordinatorRecord
 from quorate.coordination.groups.core.refusal import binds, refusal
@@ -41,7 +41,9 @@ from quorate.records.control import TransactionEnd
 from quorate.replication.partition import Partition
 
 #: The topics that match a pattern, and the version of the names in which they were looked up.
-Matches = Mapping[str, tuple[int, frozenset[TopicName]]]
+LookedUp = Mapping[str, tuple[int, frozenset[TopicName]]]
+#: Those of some topics that the sender of a request may know of.
+Visible = Callable[[Collection[TopicName]], Awaitable[frozenset[TopicName]]]
 
 ResultType = TypeVar("ResultType", bound=Result)
 
@@ -67,7 +69,10 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
         self._group_configs = environment.metadata.image.group_configs
         self._patterns = TopicPatterns(environment.loop, environment.executor)
         image = environment.metadata.image
+        #: What a pattern matches is then told with each heartbeat, as far as its sender may know.
+        self._authorizes = bool(environment.config("authorizer.class.name"))
         self._topics = ImageTopics(image, image.version, self._patterns.matches)
+        self._shown_topics = self._shown()
 
     def start(self) -> None:
         self._environment.metadata.subscribe(self._topics_changed)
@@ -79,12 +84,22 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
         assert isinstance(result, result_type)
         return result
 
-    async def heartbeat(self, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatResult:
-        """Have the shard carry it out when the topics are known that the group's patterns match."""
+    async def heartbeat(
+        self, command: ConsumerGroupHeartbeat, visible: Visible | None = None
+    ) -> ConsumerGroupHeartbeatResult:
+        """Have the shard carry it out when the topics are known that the group's patterns match.
+
+        With an authorizer a pattern matches what the member may know of whose heartbeat has it looked up, as in Apache
+        Kafka. It is looked up again when topics or ACLs have changed.
+        """
         runner = self._runner_for(command.group_id)
         unresolved = set() if runner is None else runner.shard.unresolved_patterns(command)
         if unresolved:
-            await self._patterns.look_up(unresolved, self._topics)
+            topics = self._topics
+            await self._patterns.look_up(unresolved, topics)
+            if visible is not None:
+                matches = await _visible_matches(unresolved, topics, visible)
+                command = msgspec.structs.replace(command, matches=matches)
         return await self.ask(command.group_id, command, ConsumerGroupHeartbeatResult)
 
     async def end_transaction(self, index: PartitionIndex, end: TransactionEnd) -> ErrorCode:
@@ -104,14 +119,21 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
     # What shards are told of the cluster.
 
     def _topics_changed(self, image: MetadataImage, delta: Delta) -> None:
-        self._topics = self._topics.after(image, delta)
+        self._topics = self._topics.after(image, delta, authorizes=self._authorizes)
+        self._shown_topics = self._shown()
         for runner in list(self._runners.values()):
-            runner.report(TopicsChanged(topics=self._topics))
+            runner.report(TopicsChanged(topics=self._shown_topics))
         if image.group_configs is not self._group_configs:
             self._group_configs = image.group_configs
             own_settings = self._own_settings(image)
             for runner in list(self._runners.values()):
                 runner.report(GroupSettingsChanged(settings=own_settings))
+
+    def _shown(self) -> ClusterTopics:
+        """What shards see of the topics."""
+        if not self._authorizes:
+            return self._topics
+        return VisibleTopics(self._topics, Matches(names_version=self._topics.names_version, by_pattern={}))
 
     def _topics_deleted(self, image: MetadataImage, delta: Delta) -> None:
         super()._topics_deleted(image, delta)
@@ -131,7 +153,7 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
             clock=environment.clock,
             on_failure=self._runner_failed,
         )
-        runner.report(TopicsChanged(topics=self._topics))
+        runner.report(TopicsChanged(topics=self._shown_topics))
         runner.report(GroupSettingsChanged(settings=self._own_settings(environment.metadata.image)))
         return runner
 
@@ -189,16 +211,17 @@ class GroupCoordinator(Coordinator[GroupId, Command, Result, GroupShardRunner]):
 class ImageTopics:
     """The cluster's topics as consumer groups see them: a thin view of the metadata image."""
 
-    def __init__(self, image: MetadataImage, names_version: int, matches: Matches) -> None:
+    def __init__(self, image: MetadataImage, names_version: int, matches: LookedUp) -> None:
         self._image = image
         self.names_version = names_version
         self._matches = matches
 
-    def after(self, image: MetadataImage, delta: Delta) -> "ImageTopics":
-        """The view of the next image."""
+    def after(self, image: MetadataImage, delta: Delta, *, authorizes: bool) -> "ImageTopics":
+        """The view of the next image. With an authorizer, ACLs say which names may be known."""
         known = self._image.topic_names
         is_new = any(changed.topic_id not in known for changed in delta.changed_partitions)
-        names_change = bool(delta.deleted_topics) or is_new
+        may_know_others = authorizes and image.security.acls is not self._image.security.acls
+        names_change = bool(delta.deleted_topics) or is_new or may_know_others
         return ImageTopics(image, image.version if names_change else self.names_version, self._matches)
 
     @property
@@ -251,6 +274,13 @@ class TopicPatterns:
         self.matches[pattern] = (topics.names_version, names)
         while len(self.matches) > _KEPT:
             del self.matches[next(iter(self.matches))]
+
+
+async def _visible_matches(patterns: Iterable[str], topics: ImageTopics, visible: Visible) -> Matches:
+    found = {pattern: names for pattern in patterns if (names := topics.matching(pattern)) is not None}
+    known = await visible(frozenset().union(*found.values()))
+    by_pattern = {pattern: names & known for pattern, names in found.items()}
+    return Matches(names_version=topics.names_version, by_pattern=by_pattern)
 
 
 def _matching(pattern: str, topics: ImageTopics) -> frozenset[TopicName]:

@@ -103,6 +103,7 @@ class ProducerTurns:
             if self._last[producer_id] is done:
                 del self._last[producer_id]
             done.set_result(None)
+            del result  # It may keep an error that has left this frame.
 
 
 def adds_for_produce(api_version: int) -> bool:

@@ -11,6 +11,7 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, is_same_directory
 
 
@@ -63,7 +64,7 @@ def encode_membership(membership: Membership) -> bytes:
 
 
 def decode_membership(payload: bytes) -> Membership:
-    return msgspec.msgpack.decode(payload, type=Membership)
+    return decode_msgpack(payload, Membership)
 
 
 class AddLearner(msgspec.Struct, frozen=True):

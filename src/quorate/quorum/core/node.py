@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset
-from quorate.quorum.core.candidate import Candidate
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot, SnapshotMeta
 from quorate.quorum.core.events import (
@@ -24,7 +23,6 @@ from quorate.quorum.core.events import (
     Tick,
     TransferLeadership,
 )
-from quorate.quorum.core.follower import Follower
 from quorate.quorum.core.leader import Leader
 from quorate.quorum.core.log import RaftLog
 from quorate.quorum.core.membership import Membership
@@ -34,7 +32,9 @@ from quorate.quorum.core.ready import QuorumState, Ready, Role
 from quorate.quorum.core.roles import (
     Campaign,
     CampaignPhase,
+    Candidate,
     Follow,
+    Follower,
     Lead,
     Transition,
     answer_vote_request,

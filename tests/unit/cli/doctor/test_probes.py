@@ -2,8 +2,8 @@
 
 import pytest
 
+from quorate.cli.doctor.examination import groups_by_partition, unacceptable_batch
 from quorate.cli.doctor.observations import LeaderClaim
-from quorate.cli.doctor.probes import groups_by_partition, unacceptable_batch
 from quorate.coordination.core.partitioning import partition_for
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionIndex, TopicName, TopicPartition

@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 from quorate.broker.data_dir_lock import lock_data_dir
-from quorate.cli.local.layout import PEER_PORTS_ABOVE, ClusterLayout, Wishes, is_free, lay_out
-from quorate.kernel.address import Address
+from quorate.broker.peer_credentials import read_secret_file
+from quorate.cli.local.layout import PEER_PORTS_ABOVE, ClusterLayout, Wishes, lay_out
 from quorate.kernel.errors import QuorateError
-from quorate.testing.free_ports import free_ports
+from tests.unit.cli.local.port_rows import first_of_free_ports
 
 
 @pytest.fixture
 def port() -> int:
-    """The first of three ports in a row that are free, as those for peers above them."""
-    while True:
-        [port] = free_ports(1)
-        wanted = [port + above + index for above in (0, PEER_PORTS_ABOVE) for index in range(3)]
-        if all(is_free(Address("127.0.0.1", each)) for each in wanted):
-            return port
+    return first_of_free_ports()
 
 
 @pytest.fixture
@@ -55,6 +50,45 @@ def test_first_start_writes_a_file_for_each_node(folder: Path, port: int) -> Non
     assert [config.listen.port for config in configs] == [port, port + 1, port + 2]
     assert [config.peer_listen.port - port for config in configs if config.peer_listen] == [1000, 1001, 1002]
     assert all(config.voters == configs[0].voters for config in configs)
+
+
+def test_first_start_makes_a_secret_that_all_nodes_share(folder: Path, port: int) -> None:
+    layout = set_up(folder, Wishes(nodes=3, port=port))
+
+    (path,) = {config.cluster_secret_file for config in layout.nodes.values()}
+    assert path == str(folder / "cluster.secret")
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    secret = read_secret_file(path)
+    set_up(folder, Wishes(nodes=4))  # One more has the same.
+    assert read_secret_file(path).keys("peers") == secret.keys("peers")
+
+
+def test_a_folder_of_a_version_without_secrets_gets_one(folder: Path, port: int) -> None:
+    layout = set_up(folder, Wishes(nodes=3, port=port))
+    for path in layout.nodes:
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if "cluster_secret_file" not in line))
+    (folder / "cluster.secret").unlink()
+
+    again = set_up(folder, Wishes())
+
+    assert {config.cluster_secret_file for config in again.nodes.values()} == {str(folder / "cluster.secret")}
+    read_secret_file(str(folder / "cluster.secret"))
+    assert lay_out(folder, Wishes()).changed_files == {}
+
+
+def test_a_folder_whose_nodes_want_no_secret_gets_none(folder: Path, port: int) -> None:
+    layout = set_up(folder, Wishes(nodes=3, port=port))
+    for path in layout.nodes:
+        lines = path.read_text().splitlines(keepends=True)
+        text = "".join(line for line in lines if "cluster_secret_file" not in line)
+        path.write_text("peers_unauthenticated = true\n" + text)
+    (folder / "cluster.secret").unlink()
+
+    again = set_up(folder, Wishes(nodes=4))
+
+    assert all(config.peers_unauthenticated for config in again.nodes.values())
+    assert not (folder / "cluster.secret").exists()
 
 
 def test_later_start_keeps_what_was_changed_by_hand(folder: Path, port: int) -> None:

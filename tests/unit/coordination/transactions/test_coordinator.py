@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quorate.coordination.core.partitioning import partition_for
-from quorate.coordination.transactions.marker_sender import MarkerSender
+from quorate.coordination.transactions.coordinator import MarkerSender
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import Offset, TransactionalId
 from quorate.kernel.topic_names import TRANSACTION_STATE

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from quorate.coordination.transactions.coordinator import MarkerSender
 from quorate.coordination.transactions.core.effects import Markers
-from quorate.coordination.transactions.marker_sender import MarkerSender
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import (
     NO_TOPIC_ID,

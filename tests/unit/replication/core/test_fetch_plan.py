@@ -3,7 +3,7 @@
 from collections import Counter
 
 from quorate.kernel.ids import LeaderEpoch, NodeId, PartitionLeader
-from quorate.replication.core.fetch_plan import FetchPlan, FetchPlanConfig, PlannedFetch
+from quorate.replication.core.follower import FetchPlan, FetchPlanConfig, PlannedFetch
 
 EAST, WEST = NodeId(4), NodeId(9)
 

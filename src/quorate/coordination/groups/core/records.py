@@ -11,7 +11,7 @@ import struct
 import msgspec
 
 from quorate.coordination.core.errors import CorruptCoordinatorRecord
-from quorate.coordination.groups.core.consumer import record_codec as consumer_codec
+from quorate.coordination.groups.core.consumer import records as consumer
 from quorate.coordination.groups.core.consumer.records import ConsumerGroupRecord
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,
@@ -109,7 +109,7 @@ def encode_key(record: CoordinatorRecord) -> bytes:
         )
     if isinstance(record, GroupRecord):
         return struct.pack(">h", _GROUP_KEY_VERSION) + _string(record.key.group_id)
-    return consumer_codec.encode_key(record)
+    return consumer.encode_key(record)
 
 
 def encode_value(record: CoordinatorRecord) -> bytes | None:
@@ -119,7 +119,7 @@ def encode_value(record: CoordinatorRecord) -> bytes | None:
         return _encode_offset(record.value)
     if isinstance(record, GroupRecord):
         return _encode_group(record.value)
-    return consumer_codec.encode_value(record)
+    return consumer.encode_value(record)
 
 
 def _encode_offset(value: CommittedOffset) -> bytes:
@@ -187,10 +187,8 @@ def decode_record(key: bytes | memoryview, value: bytes | memoryview | None) -> 
                 key=GroupKey(group_id=GroupId(key_reader.string())),
                 value=None if value is None else _decode_group(_Reader(value)),
             )
-        if key_version in consumer_codec.KEY_TYPES:
-            return consumer_codec.decode_consumer_record(
-                key_version, bytes(key), None if value is None else bytes(value)
-            )
+        if key_version in consumer.KEY_TYPES:
+            return consumer.decode_consumer_record(key_version, bytes(key), None if value is None else bytes(value))
     except (struct.error, UnicodeDecodeError, ProtocolError) as error:
         raise CorruptCoordinatorRecord(f"cannot read record with key {bytes(key)[:64].hex()}: {error}") from error
     return None

@@ -24,7 +24,7 @@ from quorate.coordination.core.effects import (
     Token,
 )
 from quorate.coordination.core.errors import coordinator_error
-from quorate.coordination.groups.core import classic_requests, offsets, removal
+from quorate.coordination.groups.core import classic_requests, offsets
 from quorate.coordination.groups.core.classic_group import ClassicGroup
 from quorate.coordination.groups.core.classic_protocol import GroupState
 from quorate.coordination.groups.core.commands import (
@@ -63,7 +63,15 @@ from quorate.coordination.groups.core.effects import (
     TimerKey,
     TopicsChanged,
 )
-from quorate.coordination.groups.core.group_book import GroupBook, describe_consumer_group, describe_group, list_groups
+from quorate.coordination.groups.core.group_book import (
+    GroupBook,
+    delete_group,
+    describe_consumer_group,
+    describe_group,
+    expire,
+    forget_topics,
+    list_groups,
+)
 from quorate.coordination.groups.core.records import CoordinatorRecord, GroupRecord, OffsetRecord, StoredGroup
 from quorate.coordination.groups.core.refusal import refusal, refusal_after_append, refusal_while_loading
 from quorate.kernel.errors import ErrorCode
@@ -145,9 +153,9 @@ class GroupCoordinatorShard:
             case ListGroups():
                 return [Reply(token=token, result=list_groups(book, command))]
             case DeleteGroup():
-                return removal.delete_group(book, token, command)
+                return delete_group(book, token, command)
             case ForgetTopics():
-                return removal.forget_topics(book, token, command)
+                return forget_topics(book, token, command)
             case SettlePendingOffsets():
                 return offsets.settle_pending_offsets(token, command)
             case ConsumerGroupHeartbeat():
@@ -193,7 +201,7 @@ class GroupCoordinatorShard:
     def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         match key:
             case OffsetExpiryTimer():
-                return [*removal.expire(self._book, self._config, now_ms), self._next_expiry(now_ms)]
+                return [*expire(self._book, self._config, now_ms), self._next_expiry(now_ms)]
             case SessionTimer(group_id=group_id, member_id=member_id):
                 group = self._book.live.get(group_id)
                 return [] if group is None else group.session_timer_fired(member_id, now_ms)

@@ -46,8 +46,10 @@ from quorate.coordination.transactions.core.commands import (
 )
 from quorate.coordination.transactions.core.decisions import (
     add_partitions,
+    binds,
     end_transaction,
     init_producer,
+    refusal,
     verify_partitions,
 )
 from quorate.coordination.transactions.core.effects import (
@@ -63,7 +65,6 @@ from quorate.coordination.transactions.core.effects import (
     TimerKey,
 )
 from quorate.coordination.transactions.core.records import TransactionRecord
-from quorate.coordination.transactions.core.refusal import binds, refusal
 from quorate.coordination.transactions.core.transaction import Transaction, completed, fenced
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NO_PRODUCER_ID, ProducerId, TransactionalId

@@ -10,7 +10,7 @@ from quorate.coordination.transactions.core.commands import (
     Result,
     VerifyPartitionsResult,
 )
-from quorate.coordination.transactions.core.refusal import binds
+from quorate.coordination.transactions.core.decisions import binds
 from quorate.kernel.errors import ErrorCode
 from tests.unit.coordination.transactions.core.conversation import P0
 

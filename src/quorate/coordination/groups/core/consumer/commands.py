@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.coordination.groups.core.consumer.group import ConsumerGroupState
-from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, Partitions
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, Matches, Partitions
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import GroupId, MemberId, TopicName
 
@@ -28,6 +28,8 @@ class ConsumerGroupHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     owned: Partitions | None = None
     client_id: str
     client_host: str
+    #: Of the group's patterns, where it depends on the sender what they match.
+    matches: Matches | None = None
     chooses_member_id: bool = True  # From version 1 on; before, the coordinator gives an id to a member that has none.
 
     @property

@@ -19,7 +19,7 @@ from quorate.coordination.groups.core.consumer.commands import (
 from quorate.coordination.groups.core.consumer.group import ConsumerGroup
 from quorate.coordination.groups.core.consumer.group_update import GroupUpdate
 from quorate.coordination.groups.core.consumer.records import ConsumerMember, CurrentAssignment
-from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, ClusterTopics
+from quorate.coordination.groups.core.consumer.topics import NO_PARTITIONS, ClusterTopics, VisibleTopics
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import MemberId
 from quorate.kernel.pattern import InvalidPattern, compile_pattern
@@ -210,6 +210,8 @@ def stay(
 ) -> ConsumerGroupHeartbeatResult:
     """Bring the member up to date and take it one step towards its target; it was let in before."""
     group = update.group
+    if command.matches is not None:
+        topics = VisibleTopics(topics, command.matches)
     has_changed = _update_member(update, command)
     update.advance_epoch(topics, now_ms, has_changed=has_changed or group.epoch == 0)
     update.assign(topics, settings.assignors[0], now_ms)

@@ -4,7 +4,7 @@ Partitions are named by topic id, so that a topic made anew is another one.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -45,14 +45,49 @@ class ClusterTopics(Protocol):
 
     @property
     def names_version(self) -> int:
-        """The version that last brought or took away a topic."""
+        """The version that last brought or took away a topic, or changed who may know of one."""
         ...
 
     def shape(self, name: TopicName) -> TopicShape | None: ...
     def name_of(self, topic_id: TopicId) -> TopicName | None: ...
     def matching(self, pattern: str) -> frozenset[TopicName] | None:
-        """The topics whose names match; None where nobody has looked yet: that takes too long to be done here."""
+        """The topics whose names match; None where nobody has looked yet: that takes too long to be done here.
+
+        Also None where it depends on who asks.
+        """
         ...
+
+
+class Matches(msgspec.Struct, frozen=True, kw_only=True):
+    """What patterns match of the topics that somebody may know of."""
+
+    names_version: int
+    by_pattern: Mapping[str, frozenset[TopicName]]
+
+
+class VisibleTopics:
+    """All topics, but patterns match as somebody may know."""
+
+    def __init__(self, topics: ClusterTopics, matches: Matches) -> None:
+        self._topics = topics
+        self._matches = matches
+
+    @property
+    def version(self) -> int:
+        return self._topics.version
+
+    @property
+    def names_version(self) -> int:
+        return self._topics.names_version
+
+    def shape(self, name: TopicName) -> TopicShape | None:
+        return self._topics.shape(name)
+
+    def name_of(self, topic_id: TopicId) -> TopicName | None:
+        return self._topics.name_of(topic_id)
+
+    def matching(self, pattern: str) -> frozenset[TopicName] | None:
+        return self._matches.by_pattern.get(pattern) if self._matches.names_version == self.names_version else None
 
 
 class NoTopics:
