@@ -32,12 +32,12 @@ sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 	$(BIN)/python -m tests.simulation.transactions --seeds $(SEEDS) --first $(FIRST_SEED)
 
 CHAOS_SECONDS ?= 300
-chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300, then fuzz; nothing may be lost
+chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300, replace their certificates, then fuzz; nothing may be lost
 	$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)
 	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FRAMES ?= 1000000
-fuzz: setup ## send hostile frames to the client and the peer ports of real nodes, FRAMES=1000000 to each
+fuzz: setup ## send hostile frames to the client and the peer ports of real nodes, FRAMES=1000000 to each, and strangers to the door
 	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FLIPS ?= 500

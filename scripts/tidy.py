@@ -12,6 +12,7 @@ MAX_LINES = 500
 MAX_FUNCTION_LINES = 60
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError")
 TASKS = "src/quorate/kernel/tasks.py"
+DECODING = "src/quorate/kernel/decoding.py"
 SLEEPLESS = ("tests/unit", "tests/simulation")
 BANNED_NAMES = {"utils", "helpers", "manager", "common", "misc"}
 
@@ -48,6 +49,8 @@ def check(path: Path) -> Iterator[str]:
             yield f"{name}:{number}: a sleep in a test that owns its time"
     if name.startswith("src/") and name != TASKS:
         yield from (f"{name}:{line}: a task that can fail unseen; {TASKS} starts them" for line in bare_tasks(tree))
+    if name.startswith("src/") and name != DECODING:
+        yield from (f"{name}:{line}: two threads may meet there; {DECODING} decodes" for line in late_decoding(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -62,6 +65,16 @@ def bare_tasks(tree: ast.Module) -> Iterator[int]:
                 ast.Attribute(attr="create_task" | "ensure_future", lineno=line)
                 | ast.Name(id="create_task" | "ensure_future", lineno=line)
             ):
+                yield line
+
+
+def late_decoding(tree: ast.Module) -> Iterator[int]:
+    """Where msgspec is asked for a struct that it may not have seen before."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="decode"), keywords=[ast.keyword(arg="type"), *_], lineno=line):
+                yield line
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="msgspec"), attr="convert"), lineno=line):
                 yield line
 
 

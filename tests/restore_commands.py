@@ -31,8 +31,15 @@ class QuietRestoreWatcher(QuietWatcher):
 class Restores:
     """Restores of one test's backup into a cluster."""
 
-    def __init__(self, backups: Backups, target_servers: str, storage: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        backups: Backups,
+        target_servers: str,
+        storage: Mapping[str, str] | None = None,
+        security: Mapping[str, str] | None = None,
+    ) -> None:
         """``storage`` is where the backup lies, unless in the test's own folder."""
+        self._security = {"security": dict(security)} if security else {}
         self._backups = backups
         self._target_servers = target_servers
         self._storage = dict(storage or {"url": backups.url})
@@ -40,7 +47,7 @@ class Restores:
     def write_config(self, *, name: str = "restore.yaml", **restore: Any) -> Path:
         config: dict[str, Any] = {
             "backup_id": BACKUP_ID,
-            "target": {"bootstrap_servers": self._target_servers.split(",")},
+            "target": {"bootstrap_servers": self._target_servers.split(","), **self._security},
             "storage": self._storage,
             "restore": restore,
             "spark": {"master": "local[2]"},

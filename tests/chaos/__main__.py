@@ -6,12 +6,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.cluster import FIVE_NODE_IDS, NODE_IDS, Wires
+from tests.chaos.rotation import rotate_under_load
 from tests.chaos.run import Report, Round, run_chaos
 
 _ROUND_S = 60.0
+_ROTATIONS = 5
 
 
 def main() -> int:
@@ -30,6 +34,7 @@ def main() -> int:
             durability=durability,
             node_ids=(NODE_IDS, FIVE_NODE_IDS)[seed // 2 % 2],
             wires=list(Wires)[seed % len(Wires)],
+            has_certificates=bool(seed // 3 % 2),
         )
         report = _run(chaos)
         print(f"{chaos}: {report}", flush=True)
@@ -37,18 +42,31 @@ def main() -> int:
         left_s -= _ROUND_S
         seed += 1
     _print_sum(reports)
+    _rotate(seed)
     return 0
 
 
 def _run(chaos: Round) -> Report:
+    with _folder(str(chaos)) as folder:
+        return run_chaos(folder, chaos)
+
+
+def _rotate(seed: int) -> None:
+    """Without other faults: then nobody is to notice it."""
+    with _folder("rotation") as folder:
+        report = rotate_under_load(folder, has_certificates=True, seed=seed, times=_ROTATIONS)
+    print(f"secrets, certificates and authorities replaced {_ROTATIONS} times: {report}")
+
+
+@contextmanager
+def _folder(what: str) -> Iterator[Path]:
     folder = tempfile.mkdtemp(prefix="quorate-chaos-")
     try:
-        report = run_chaos(Path(folder), chaos)
+        yield Path(folder)
     except BaseException:
-        print(f"{chaos}: what the nodes wrote is kept in {folder}", file=sys.stderr)
+        print(f"{what}: what the nodes wrote is kept in {folder}", file=sys.stderr)
         raise
     shutil.rmtree(folder)
-    return report
 
 
 def _print_sum(reports: list[Report]) -> None:

@@ -14,6 +14,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
+from tests.chaos.credentials import Credentials
 from tests.chaos.links import Link, Links
 from tests.chaos.small_disk import SmallDisk
 from tests.peers.child_process import free_port
@@ -57,10 +58,14 @@ class ProcessCluster:
         configs: Mapping[str, TomlValue] | None = None,
         wires: Wires = Wires.LOOPBACK,
         has_small_disk: bool = False,
+        has_certificates: bool = False,
     ) -> None:
         self._folder = folder
         self._durability = durability
         self._configs = {**_CONFIGS, **(configs or {})}
+        folder.mkdir(parents=True, exist_ok=True)
+        #: What nodes show to each other.
+        self.credentials = Credentials(folder, has_certificates=has_certificates)
         self._voter_ids = tuple(node_ids)
         self._peer_ports = {node_id: free_port() for node_id in node_ids}
         #: Where each node has one of its own.
@@ -110,6 +115,9 @@ class ProcessCluster:
 
     def address_of(self, node_id: int) -> str:
         return self._nodes[node_id].bootstrap
+
+    def log_text(self, node_id: int) -> str:
+        return self._nodes[node_id].log_text()
 
     def is_running(self, node_id: int) -> bool:
         return self._nodes[node_id].process.running
@@ -180,6 +188,7 @@ class ProcessCluster:
             node_id=node_id,
             settings={
                 "cluster_id": "chaos",
+                **self.credentials.keys(node_id),
                 "rack": rack_of(node_id),
                 "durability": self._durability,
                 "peer_listen": f"{self._host(node_id)}:{self._peer_ports[node_id]}",

@@ -56,6 +56,8 @@ class Links:
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
         self._connections: set[asyncio.StreamWriter] = set()
+        #: All that travels, where somebody listens in.
+        self.recorded: bytearray | None = None
 
     def open(self, target_port: int) -> Link:
         link = Link(target_port)
@@ -95,6 +97,8 @@ class Links:
     async def _carry(self, way: _Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
+                if self.recorded is not None:
+                    self.recorded += chunk
                 await self._hold_back(way)
                 writer.write(chunk)
                 await writer.drain()

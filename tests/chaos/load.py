@@ -80,7 +80,9 @@ class Worker(threading.Thread):
 
 
 class Writer(Worker):
-    def __init__(self, shared: SharedHistory, bootstrap: str, name: str, *, is_idempotent: bool) -> None:
+    def __init__(
+        self, shared: SharedHistory, bootstrap: str, name: str, *, is_idempotent: bool, **settings: Any
+    ) -> None:
         super().__init__(shared, f"{'once' if is_idempotent else 'often'}-{name}")
         self._producer = Producer(
             {
@@ -92,6 +94,7 @@ class Writer(Worker):
                 "request.timeout.ms": 5_000,
                 "topic.metadata.refresh.interval.ms": 2_000,
                 "log_level": 0,
+                **settings,
             }
         )
         self._sent = 0
@@ -196,9 +199,9 @@ class GroupMember(Worker):
         return None if any(place.error is not None for place in found) else found
 
 
-def read_everything(bootstrap: str) -> dict[int, dict[Offset, bytes]]:
+def read_everything(bootstrap: str, **settings: Any) -> dict[int, dict[Offset, bytes]]:
     """All that the topic has, read anew."""
-    consumer = _consumer(bootstrap, "last-reader")
+    consumer = _consumer(bootstrap, "last-reader", **settings)
     found: dict[int, dict[Offset, bytes]] = {}
     for partition in range(PARTITION_COUNT):
         place = TopicPartition(TOPIC, partition, 0)

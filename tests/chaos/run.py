@@ -12,10 +12,11 @@ from confluent_kafka.cimpl import NewTopic
 from tests.chaos.cluster import NODE_IDS, ProcessCluster, Wires, rack_of
 from tests.chaos.faults import LinkWeather, NetworkWeather, NodeFaults, Weather
 from tests.chaos.java_writer import JavaWriter
-from tests.chaos.load import PARTITION_COUNT, TOPIC, GroupMember, SharedHistory, Tail, Worker, Writer, read_everything
+from tests.chaos.load import PARTITION_COUNT, TOPIC, GroupMember, SharedHistory, Tail, Worker, Writer
+from tests.chaos.rotation import RotationAmongFaults
+from tests.chaos.verdict import all_in_sync, check
 from tests.eventually import eventually
 from tests.peers.jars import PeersUnavailableError
-from tests.simulation.replication.history import HistoryBroken
 
 _STARTED_WITHIN_S = 120
 _RECOVERED_WITHIN_S = 120
@@ -32,6 +33,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     node_ids: tuple[int, ...] = NODE_IDS
     #: But for the loopback they are bad now and then. A killed process is not known at once through proxies.
     wires: Wires = Wires.LOOPBACK
+    #: Beside the secret; both are replaced all the time then.
+    has_certificates: bool = False
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +52,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def run_chaos(folder: Path, chaos: Round) -> Report:
     """Raises ``HistoryBroken`` where anything was lost, doubled, reordered, skipped or hung."""
     with ProcessCluster(
-        folder, chaos.durability, node_ids=chaos.node_ids, wires=chaos.wires, has_small_disk=True
+        folder,
+        chaos.durability,
+        node_ids=chaos.node_ids,
+        wires=chaos.wires,
+        has_small_disk=True,
+        has_certificates=chaos.has_certificates,
     ) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=3)
@@ -71,10 +79,10 @@ def run_chaos(folder: Path, chaos: Round) -> Report:
         if java is not None:
             eventually(lambda: java.acknowledged > 0, "the Java client to write", _STARTED_WITHIN_S)
         faults = _break_things(cluster, admin, shared, chaos)
-        eventually(lambda: shared.broken or _all_in_sync(admin), "all replicas to be in sync", _RECOVERED_WITHIN_S)
+        eventually(lambda: shared.broken or all_in_sync(admin), "all replicas to be in sync", _RECOVERED_WITHIN_S)
         for worker in [*writers, *readers]:
             worker.end()
-        _check(shared, cluster)
+        check(shared, cluster.bootstrap)
         history = shared.history
         return Report(
             acknowledged=history.acknowledged_count,
@@ -96,51 +104,25 @@ def _java_writer(shared: SharedHistory, cluster: ProcessCluster, folder: Path) -
 
 def _break_things(cluster: ProcessCluster, admin: AdminClient, shared: SharedHistory, chaos: Round) -> dict[str, int]:
     faults = NodeFaults(cluster, admin, Random(chaos.seed))
-    weather = _weather(cluster, Random(chaos.seed))
+    others: list[Weather | RotationAmongFaults] = []
+    if (weather := _weather(cluster, Random(chaos.seed))) is not None:
+        others.append(weather)
+    if chaos.has_certificates:
+        others.append(RotationAmongFaults(cluster, Random(chaos.seed)))
     deadline = time.monotonic() + chaos.seconds
     time.sleep(1)
-    if weather is not None:
-        weather.start()
+    for other in others:
+        other.start()
     while shared.broken is None and (time.monotonic() < deadline or faults.counts.total() < chaos.least_faults):
         faults.one()
-    if weather is None:
-        return dict(faults.counts)
-    weather.end()
-    return dict(faults.counts + weather.counts)
+    counts = faults.counts
+    for other in others:
+        other.end()
+        counts = counts + other.counts
+    return dict(counts)
 
 
 def _weather(cluster: ProcessCluster, random: Random) -> Weather | None:
     if cluster.network is not None:
         return NetworkWeather(cluster, random)
     return LinkWeather(cluster, random) if cluster.links else None
-
-
-def _all_in_sync(admin: AdminClient) -> bool:
-    partitions = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions.values()
-    return all(
-        len(partition.isrs) == len(partition.replicas) == 3 and partition.leader >= 0 for partition in partitions
-    )
-
-
-def _check(shared: SharedHistory, cluster: ProcessCluster) -> None:
-    if shared.broken is not None:
-        raise shared.broken
-    found = read_everything(cluster.bootstrap)
-    for partition, log in found.items():
-        shared.history.check_log(partition, log, "the topic")
-        _check_order(partition, list(log.values()))
-    missing = shared.placeless.difference(*(log.values() for log in found.values()))
-    if missing:
-        raise HistoryBroken(f"{sorted(missing)[:5]} were acknowledged and are nowhere")
-
-
-def _check_order(partition: int, values: list[bytes]) -> None:
-    """An idempotent producer's records stand in the order in which it sent them, none left out."""
-    sent: dict[bytes, int] = {}
-    for value in values:
-        name, _, number = value.rpartition(b"-")
-        if name.startswith(b"once"):
-            expected = sent.get(name, partition - PARTITION_COUNT) + PARTITION_COUNT
-            if int(number) != expected:
-                raise HistoryBroken(f"partition {partition} has {value!r}, where {expected} comes next")
-            sent[name] = int(number)

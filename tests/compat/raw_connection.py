@@ -14,11 +14,14 @@ AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 
 class RawConnection:
-    def __init__(self, bootstrap: str, *, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(self, bootstrap: str, *, receive_buffer_bytes: int | None = None, source: str | None = None) -> None:
+        """``source`` is the address that it comes from."""
         host, port = bootstrap.split(":")
         self._socket = socket.socket()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        if source is not None:
+            self._socket.bind((source, 0))
         self._socket.settimeout(DEADLINE_S)
         self._socket.connect((host, int(port)))
         self._correlation_ids = itertools.count(1)

@@ -23,12 +23,20 @@ def batch(
     producer_id: ProducerId = NO_PRODUCER_ID,
     producer_epoch: int = 0,
     base_sequence: int = -1,
+    *,
+    is_transactional: bool = False,
 ) -> bytes:
     """Records of this moment: Apache Kafka forgets a producer at a restart by the age of its records."""
     now_ms = int(time.time() * 1000)
     records = [Record(Offset(each), now_ms, None, b"value") for each in range(count)]
     epoch = NO_PRODUCER_EPOCH if producer_id == NO_PRODUCER_ID else ProducerEpoch(producer_epoch)
-    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence)
+    return build_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
 
 
 def produce_request(topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> ProduceRequest:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -54,10 +55,36 @@ def test_quotas_are_set_described_and_deleted_with_kafka_configs(configs: Run) -
 
 
 @pytest.mark.proves(*KAFKA_TOOLS, "quotas: kafka-configs sets, describes, deletes and is refused")
-def test_quotas_of_addresses_are_kept(configs: Run) -> None:
-    entity = ("--entity-type", "ips", "--entity-name", "10.1.2.3")
-    configs("--alter", *entity, "--add-config", "connection_creation_rate=7")
-    assert "connection_creation_rate=7" in configs("--describe", *entity)
+@pytest.mark.parametrize(
+    ("entity", "shown"), [(("--entity-name", "10.1.2.3"), "ip '10.1.2.3'"), (("--entity-default",), "default ip")]
+)
+def test_quotas_of_addresses_are_set_described_and_deleted(configs: Run, entity: tuple[str, ...], shown: str) -> None:
+    of_ips = ("--entity-type", "ips", *entity)
+    configs("--alter", *of_ips, "--add-config", "connection_creation_rate=7000")
+    described = configs("--describe", *of_ips)
+    assert shown in described
+    assert "connection_creation_rate=7000" in described
+    configs("--alter", *of_ips, "--delete-config", "connection_creation_rate")
+    assert "connection_creation_rate" not in configs("--describe", *of_ips)
+
+
+@pytest.mark.proves(*KAFKA_TOOLS, "quotas: who creates too many partitions is told")
+def test_the_user_of_kafka_topics_is_told_of_too_many_partitions(
+    configs: Run, tool_shell: ToolShell, bootstrap: str, topic: str, tmp_path: Path
+) -> None:
+    alter(configs, "greedy", "controller_mutation_rate=0.1")
+    properties = tmp_path / "client.properties"
+    properties.write_text("client.id=greedy")
+
+    def create_some() -> None:
+        for number in range(4):
+            tool_shell.run(
+                *("kafka-topics", "--bootstrap-server", bootstrap, "--command-config", str(properties)),
+                *("--create", "--topic", f"{topic}-{number}", "--partitions", "3", "--replication-factor", "1"),
+            )
+
+    with pytest.raises(ToolError, match="The throttling quota has been exceeded"):
+        create_some()
 
 
 @pytest.mark.proves(*KAFKA_TOOLS, "quotas: kafka-configs sets, describes, deletes and is refused")
@@ -66,6 +93,16 @@ def test_refusals_reach_the_user_of_kafka_configs(configs: Run) -> None:
         alter(configs, "refused", "producer_byte_rate=0.5")
     with pytest.raises(ToolError, match="producer_rate"):
         alter(configs, "refused", "producer_rate=5")
+    with pytest.raises(ToolError, match="must be a valid IP or resolvable host"):
+        configs(
+            "--alter",
+            "--entity-type",
+            "ips",
+            "--entity-name",
+            "nowhere.invalid",
+            "--add-config",
+            "connection_creation_rate=5",
+        )
 
 
 @pytest.mark.proves(*CONFLUENT, "quotas: a producer is held to its rate, and told so")

@@ -133,6 +133,34 @@ def test_a_client_that_does_not_wait_is_not_heard(cluster: ClusterInProcess, ack
     assert waited_ms > throttle_time_ms - 20
 
 
+def test_a_request_that_names_very_many_hosts_looks_none_of_them_up(cluster: ClusterInProcess) -> None:
+    rate = alter.OpData(key="connection_creation_rate", value=5)
+    hosts = [entry(f"host-{number}.invalid", rate, entity_type="ip") for number in range(30)]
+    outcomes = change(cluster.address_of(IDS[0]), *hosts, entry("10.0.0.7", rate, entity_type="ip"))
+    assert {error for name, error in outcomes if name != "10.0.0.7"} == {ErrorCode.INVALID_REQUEST}
+    assert ("10.0.0.7", ErrorCode.NONE) in outcomes
+
+
+def test_a_rate_of_partitions_is_one_of_the_cluster(cluster: ClusterInProcess) -> None:
+    """Whichever nodes a client goes to: eleven partitions fit its bucket."""
+    name = "everywhere"
+    change(cluster.address_of(IDS[0]), entry(name, alter.OpData(key="controller_mutation_rate", value=0.5)))
+    for node_id in IDS:
+        eventually(lambda node_id=node_id: name in rates(cluster.address_of(node_id)), "all nodes to know")  # type: ignore[misc]
+
+    def create_at(node_id: int, topic: str) -> tuple[int, int]:
+        with WireClient(cluster.address_of(node_id), client_id=name) as client:
+            wanted = create.CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
+            request = create.CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+            answer = client.call(request, 7, create.CreateTopicsResponse)
+        return answer.topics[0].error_code, answer.throttle_time_ms
+
+    outcomes = [create_at(IDS[number % 3], f"{name}-{number}") for number in range(6)]
+    refused = [throttle_time_ms for error, throttle_time_ms in outcomes if error]
+    assert {error for error, _ in outcomes} == {ErrorCode.NONE, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    assert all(throttle_time_ms > 0 for throttle_time_ms in refused)
+
+
 def created_topic(address: str, name: str, leader: int) -> str:
     assignment = create.CreatableReplicaAssignment(partition_index=0, broker_ids=[leader])
     topic = create.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])

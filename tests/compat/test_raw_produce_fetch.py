@@ -44,6 +44,13 @@ def test_write_without_acknowledgement_gets_no_answer(connection: RawConnection,
     assert produce(connection, created, batch(1)).base_offset == 1
 
 
+def test_write_without_acknowledgement_that_is_refused_ends_its_connection(bootstrap: str, topic: str) -> None:
+    with RawConnection(bootstrap) as connection:
+        connection.send(produce_request(topic, batch(1), acks=0), 8)
+
+        assert connection.is_closed_by_node()
+
+
 def test_batch_with_a_wrong_checksum_is_refused_and_not_stored(connection: RawConnection, created: str) -> None:
     damaged = bytearray(batch(1))
     damaged[-1] ^= 0xFF

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ _CONVERTER = "org.apache.kafka.connect.storage.StringConverter"
 
 
 class ConnectWorker:
-    def __init__(self, folder: Path, bootstrap: str, group: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str, group: str, security: Mapping[str, str] | None = None) -> None:
+        """``security`` is how the worker and its connectors log in."""
         self._folder = folder
         self._url = f"http://127.0.0.1:{free_port()}"
         self._properties = {
@@ -42,6 +44,11 @@ class ConnectWorker:
             **{f"{kind}.storage.replication.factor": "3" for kind in ("config", "offset", "status")},
             "offset.storage.partitions": "3",
             "status.storage.partitions": "3",
+            **{
+                f"{of}{key}": value
+                for of in ("", "producer.", "consumer.", "admin.")
+                for key, value in (security or {}).items()
+            },
         }
         self._process: ChildProcess | None = None
 
@@ -54,12 +61,20 @@ class ConnectWorker:
         if self._process is not None:
             self._process.kill()
 
+    def output(self) -> str:
+        return "" if self._process is None else self._process.output()
+
     def create(self, name: str, **configs: str) -> None:
         body = {"name": name, "config": {key.replace("_", "."): value for key, value in configs.items()}}
         eventually(lambda: self._asks("POST", "/connectors", body), f"connector {name} to be taken", DEADLINE_S)
 
     def wait_until_running(self, *names: str) -> None:
         eventually(lambda: all(map(self._runs, names)), f"{' and '.join(names)} to run", DEADLINE_S)
+
+    def failure(self, name: str) -> str:
+        """Why the connector's one task has failed; empty while it has not."""
+        status = self._asks("GET", f"/connectors/{name}/status")
+        return str(status["tasks"][0].get("trace", "")) if status and status["tasks"] else ""
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """What the connector has committed: positions in files for a source, offsets of partitions for a sink."""

@@ -1,4 +1,4 @@
-"""The Spark program of ``test_spark``: its arguments are jars, bootstrap servers, topics and a folder.
+"""The Spark program of ``test_spark``: its arguments are jars, settings of clients, topics and a folder.
 
 A process of its own: Spark's connector must be on the class path when the JVM starts. Prints one JSON object.
 """
@@ -23,10 +23,10 @@ SETTINGS = {
 
 
 def main() -> None:
-    jars, bootstrap, batch_topic, source_topic, target_topic, folder = sys.argv[1:]
+    jars, clients, batch_topic, source_topic, target_topic, folder = sys.argv[1:]
     session = SparkSession.builder.master("local[2]").config(map={**SETTINGS, "spark.jars": jars}).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    queries = Queries(session, bootstrap)
+    queries = Queries(session, json.loads(clients))
     results = {
         "batch": queries.batch(batch_topic),
         "streaming": queries.streaming(source_topic, target_topic, Path(folder)),
@@ -36,9 +36,9 @@ def main() -> None:
 
 
 class Queries:
-    def __init__(self, session: SparkSession, bootstrap: str) -> None:
+    def __init__(self, session: SparkSession, clients: dict[str, str]) -> None:
         self._session = session
-        self._kafka = {"kafka.bootstrap.servers": bootstrap}
+        self._kafka = {f"kafka.{name}": value for name, value in clients.items()}
 
     def batch(self, topic: str) -> dict[str, Any]:
         self._write(self._numbered(0, ROWS), topic)

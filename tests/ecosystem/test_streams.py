@@ -2,9 +2,10 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from tests.compat.clients.confluent import ConfluentClient
-from tests.ecosystem.programs import FOLDER, KAFKA_VERSION, start_java
+from tests.ecosystem.programs import FOLDER, KAFKA_VERSION, start_java, write_properties
 from tests.eventually import eventually
 from tests.peers.child_process import ChildProcess
 from tests.peers.quorate_cluster import QuorateCluster
@@ -28,10 +29,24 @@ DEADLINE_S = 150
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("ecosystem_jars"), pytest.mark.timeout(3 * DEADLINE_S)]
 
 
+class Cluster(Protocol):
+    @property
+    def bootstrap(self) -> str: ...
+
+
 class WordCount:
     """One application: its topics on the cluster, and its process."""
 
-    def __init__(self, cluster: QuorateCluster, folder: Path, name: str, guarantee: str = "at_least_once") -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        name: str,
+        guarantee: str = "at_least_once",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """``settings`` are the application's alone; what is written and read beside it needs none."""
+        self._settings = settings or {}
         self._cluster = cluster
         self._folder = folder
         self.name = name
@@ -47,7 +62,8 @@ class WordCount:
         self._starts += 1
         state = self._folder / f"state-{self._starts}"
         arguments = (self._cluster.bootstrap, self.name, str(state), self._guarantee, self.source, self.target)
-        process = start_java(PROGRAM, *arguments, log=self._folder / f"streams-{self._starts}.log")
+        further = [write_properties(self._folder / "further.properties", self._settings)] if self._settings else []
+        process = start_java(PROGRAM, *arguments, *further, log=self._folder / f"streams-{self._starts}.log")
         try:
             yield process
         finally:
@@ -133,7 +149,7 @@ def count_words_while_a_broker_dies(
             cluster.restart([victim])
 
 
-def leader_of_one(cluster: QuorateCluster, topic: str) -> int:
+def leader_of_one(cluster: Cluster, topic: str) -> int:
     topics = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic).topics
     return int(topics[topic].partitions[0].leader)
 

@@ -1,6 +1,7 @@
 """Carries bursts to a port: many connections at once, frames sent without waiting for answers."""
 
 import asyncio
+import os
 import socket
 import struct
 from collections import deque
@@ -9,7 +10,10 @@ from contextlib import suppress
 
 import msgspec
 
-from tests.fuzz.bursts import Burst, Ending
+from quorate.kernel.ids import NodeId
+from quorate.security.peer_handshake import NONCE_BYTES, ClusterSecrets, DialingPeer, PeerRefused, ProvenPeer
+from quorate.transport.peers.frames import FrameKind, encode_frame
+from tests.fuzz.bursts import Burst, Claim, Ending
 from tests.fuzz.pulse import Pulse
 
 Address = tuple[str, int]
@@ -32,6 +36,8 @@ class Target(msgspec.Struct, frozen=True):
 
     address: Address
     client_port: Address
+    #: For those who prove to know it.
+    secrets: ClusterSecrets | None = None
 
 
 class Tally(msgspec.Struct):
@@ -106,7 +112,7 @@ async def attack(target: Callable[[Burst], Target], bursts: Iterable[Burst]) -> 
             pulse = pulses.get(to.client_port)
             if pulse is None:
                 pulse = pulses[to.client_port] = Pulse(to.client_port)
-            tally.add(await _send(to.address, burst, pulse))
+            tally.add(await _send(to, burst, pulse))
 
     try:
         await asyncio.gather(*(work() for _ in range(_CONNECTIONS)))
@@ -116,7 +122,7 @@ async def attack(target: Callable[[Burst], Target], bursts: Iterable[Burst]) -> 
     return tally
 
 
-async def _send(address: Address, burst: Burst, pulse: Pulse) -> Tally:
+async def _send(to: Target, burst: Burst, pulse: Pulse) -> Tally:
     loop = asyncio.get_running_loop()
     tally = Tally(frames=len(burst.frames), connections=1)
     with socket.socket() as connection:
@@ -124,7 +130,14 @@ async def _send(address: Address, burst: Burst, pulse: Pulse) -> Tally:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
         async with asyncio.timeout(_CONNECTED_WITHIN_S):
-            await loop.sock_connect(connection, address)
+            await loop.sock_connect(connection, to.address)
+        if burst.proves is not None and to.secrets is not None:
+            try:
+                async with asyncio.timeout(_CONNECTED_WITHIN_S):
+                    await _prove(connection, to.secrets, burst.proves)
+            except (OSError, EOFError, PeerRefused):
+                tally.ended = 1
+                return tally
         talk = _Talk(pulse)
         reading = loop.create_task(_read(connection, talk, len(burst.frames)))
         try:
@@ -139,6 +152,27 @@ async def _send(address: Address, burst: Burst, pulse: Pulse) -> Tally:
                 await reading
         tally.answers = talk.answers
     return tally
+
+
+async def _prove(connection: socket.socket, secrets: ClusterSecrets, claim: Claim) -> None:
+    loop = asyncio.get_running_loop()
+    dialing = DialingPeer(secrets, NodeId(claim.own), NodeId(claim.meant), os.urandom(NONCE_BYTES))
+    step: bytes | ProvenPeer = dialing.opening()
+    while isinstance(step, bytes):
+        await loop.sock_sendall(connection, b"".join(encode_frame(FrameKind.AUTHENTICATE, [step])))
+        (length,) = _LENGTH.unpack(await _receive_exactly(connection, _LENGTH.size))
+        frame = await _receive_exactly(connection, min(length, _RECEIVED_BYTES))
+        step = dialing.receive(frame[1:])
+
+
+async def _receive_exactly(connection: socket.socket, size_bytes: int) -> bytes:
+    received = b""
+    while len(received) < size_bytes:
+        piece = await asyncio.get_running_loop().sock_recv(connection, size_bytes - len(received))
+        if not piece:
+            raise EOFError
+        received += piece
+    return received
 
 
 async def _write(connection: socket.socket, burst: Burst, talk: _Talk) -> None:

@@ -21,6 +21,13 @@ class Ending(enum.Enum):
     CUT_OFF = enum.auto()
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """Who proves to know the cluster's secret, and to whom."""
+
+    own: int
+    meant: int
+
+
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     #: With their lengths.
@@ -30,6 +37,8 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending
     #: Whether the rest is sent when the first frame was answered.
     waits_after_first: bool = False
+    #: What comes before the first frame; None for a stranger.
+    proves: Claim | None = None
 
     def between(self, first: int, end: int) -> "Burst":
         """Only the frames at these places; and the first, where the others are not listened to without it."""

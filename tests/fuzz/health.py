@@ -50,6 +50,8 @@ class LogWatch:
         self._seen_bytes = len(node.log_text().encode())
         #: How often lines above INFO were written; a kind is what a line starts with.
         self.kinds: dict[str, int] = {}
+        #: Without a time and a level, and no part of a traceback, whose lines are indented.
+        self.broken_lines: list[str] = []
 
     def troubles(self) -> list[str]:
         """What no client should be able to provoke: lines at ERROR with what follows them, tracebacks above all."""
@@ -69,6 +71,8 @@ class LogWatch:
                 entries.append(line)
             else:
                 entries[-1] += "\n" + line
+                if not line.startswith("    "):
+                    self.broken_lines.append(line[:200])
         return entries
 
     def _count(self, entry: str) -> None:

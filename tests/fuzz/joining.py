@@ -1,7 +1,6 @@
 """A node that joins a cluster as a learner, by what it says alone: it has no process, and is never heard again."""
 
 import socket
-from struct import unpack
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
@@ -12,6 +11,7 @@ from quorate.transport.peers.hello import Hello, encode_hello
 from tests.eventually import eventually
 from tests.fuzz.target import CLUSTER_ID
 from tests.peers.child_process import free_port
+from tests.peers.proven import prove, receive_frame
 from tests.peers.quorate_cluster import QuorateCluster
 
 _DEADLINE_S = 20
@@ -46,13 +46,14 @@ def _is_registered(cluster: QuorateCluster, target: int, registration: RegisterB
         target_directory_id=NO_DIRECTORY,
     )
     with socket.create_connection((host, int(port)), timeout=_DEADLINE_S) as connection:
+        prove(connection, cluster.secrets, registration.node_id, target)
         connection.sendall(b"".join(encode_frame(FrameKind.HELLO, [encode_hello(hello)])))
-        kind, _ = _receive(connection)
+        kind, _ = receive_frame(connection)
         assert kind is FrameKind.HELLO, "the learner was not let in"
         connection.sendall(b"".join(encode_request(1, Channel.CONTROLLER, [request])))
         kind = FrameKind.MESSAGE
         while kind is FrameKind.MESSAGE:  # To one that has joined the leader speaks at once.
-            kind, body = _receive(connection)
+            kind, body = receive_frame(connection)
         if kind is not FrameKind.RESPONSE:
             return False
         answer = q.decode_answer(body[8:])
@@ -61,18 +62,3 @@ def _is_registered(cluster: QuorateCluster, target: int, registration: RegisterB
         (outcome,), _ = decode_outcomes(answer.outcomes, [registration])
         assert not isinstance(outcome, Exception), outcome
         return True
-
-
-def _receive(connection: socket.socket) -> tuple[FrameKind, bytes]:
-    (length,) = unpack(">I", _read(connection, 4))
-    frame = _read(connection, length)
-    return FrameKind(frame[0]), frame[1:]
-
-
-def _read(connection: socket.socket, size_bytes: int) -> bytes:
-    received = b""
-    while len(received) < size_bytes:
-        piece = connection.recv(size_bytes - len(received))
-        assert piece, "the node has closed the connection"
-        received += piece
-    return received

@@ -1,4 +1,7 @@
-"""What is said to the peer port: by strangers, by nodes that ask to join, and by one that has joined."""
+"""What is said to the peer port: by strangers, by nodes that ask to join, and by one that has joined.
+
+A stranger says the same as the others, and things about a handshake; but for its proof nothing that it says is read.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -15,10 +18,11 @@ from quorate.protocol.apis import ApiKey
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import Message
 from quorate.replication.core.messages import ReplicaFetch
+from quorate.security.peer_handshake import NONCE_BYTES
 from quorate.transport.peers.frames import Channel, FrameKind
 from quorate.transport.peers.hello import PROTOCOL_VERSION, Hello
 from tests.fuzz import world as w
-from tests.fuzz.bursts import Burst, choose_ending, random_of
+from tests.fuzz.bursts import Burst, Claim, choose_ending, random_of
 from tests.fuzz.mutations import mutate
 from tests.fuzz.peer_restraint import PeerRestraint
 from tests.fuzz.record_batches import RecordBatches
@@ -34,6 +38,8 @@ LEARNER_ID: Final = 5000
 LEARNER_FOLDER: Final = UUID(int=5000)
 
 _FRAMES_PER_BURST: Final = 4
+#: Of all bursts, those of who does not know the cluster's secret.
+_UNPROVEN: Final = 0.25
 #: What cannot be read ends the connection, so most of that comes last.
 _HOSTILITIES: Final = (0.0, 0.0, 0.0, 0.02)
 _HOSTILITIES_LAST: Final = (0.0, 0.05, 0.3)
@@ -89,6 +95,7 @@ class _Speaker:
         self._requests = requests
         self._me = random.choice(GUEST_IDS)
         self._folder = UUID(int=random.getrandbits(128))
+        self._claim: int | None = None
         self._is_introduced = False
         self._is_voter = False
         self._hostilities: tuple[float, ...] = _HOSTILITIES
@@ -130,6 +137,9 @@ class _Speaker:
         )
         (introduce,) = random.choices(introductions, weights=(15, 10, 40, 34.8, 0.2))
         first = introduce()
+        is_proven = random.random() >= _UNPROVEN
+        if not is_proven and random.random() < 0.5:
+            first = self._handshake()
         frames = [first, *(self._permitted(place) for place in range(1, _FRAMES_PER_BURST))]
         piece_bytes, ending = choose_ending(random)
         return Burst(
@@ -138,6 +148,7 @@ class _Speaker:
             piece_bytes=piece_bytes,
             ending=ending,
             waits_after_first=self._is_introduced,
+            proves=Claim(self._me if self._claim is None else self._claim, self._target) if is_proven else None,
         )
 
     # How it begins.
@@ -172,7 +183,20 @@ class _Speaker:
                 {"node_id": random.choice((-1, 2**31, 2**63 - 1, -(2**63)))},
             )
         )
+        said = wrong.get("node_id", self._target)
+        if 0 <= said < 2**31 and said != self._target and random.random() < 0.7:
+            self._claim = said  # Or else it has proven to be another one than its hello says.
         return _frame(self._hello(**wrong))
+
+    def _handshake(self) -> bytes:
+        """An opening, a proof or something like it, by who cannot go on with it."""
+        random = self._random
+        opening = b"QPH\0" + bytes([random.choice((0, 1, 1, 1, 2, 255))]) + random.randbytes(NONCE_BYTES)
+        proof = pack(">iiB", self._me, self._target, random.choice((0, 1, 2, 3, 255))) + random.randbytes(64)
+        body = random.choice((opening, opening, proof, random.randbytes(random.choice((0, 5, 128, 4000)))))
+        if random.random() < 0.3:
+            body = mutate(random, body, opening)
+        return _frame(bytes([FrameKind.AUTHENTICATE]) + body)
 
     def _guest(self) -> bytes:
         self._is_introduced = True
@@ -236,7 +260,7 @@ class _Speaker:
             return bytes([FrameKind.REQUEST]) + correlation + bytes([self._channel(channel, hostility)]) + request
         if kind < 0.95:
             return bytes([FrameKind.PING]) + random.randbytes(random.choice((0, 0, 10)))
-        return bytes([random.choice((0, 1, 2, 5, 6, 7, 8, 9, 255))]) + random.randbytes(random.choice((0, 8, 100)))
+        return bytes([random.choice((0, 1, 2, 5, 6, 7, 8, 9, 10, 255))]) + random.randbytes(random.choice((0, 8, 100)))
 
     def _channel(self, due: Channel, hostility: float) -> int:
         """Now and then another than what is said is for, or one that there is not."""

@@ -28,14 +28,14 @@ MOST_MEMORY_BYTES = 64 * 1024 * 1024
 #: Between two looks at the nodes.
 _FRAMES_PER_LOOK = 4_000
 #: What a node keeps for good, once it has met everything: the codecs of all messages, buffers, threads.
-_WARM_UP_PART = 0.1
-_SETTLED_WITHIN_S = 90
+WARM_UP_PART = 0.1
+SETTLED_WITHIN_S = 90
 #: Threads that a pool starts when it first needs them, and connections between nodes and of the witness.
 _SLACK_THREADS = 16
 _SLACK_SOCKETS = 10
 
 
-Port = Literal["client", "peer"]
+Port = Literal["client", "peer", "door"]
 PORTS: tuple[Port, ...] = get_args(Port)
 
 
@@ -84,6 +84,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_fuzz(folder: Path, plan: Plan, *, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Raises ``FuzzFailed`` where a node crashed, logged a traceback, grew, or something was lost or altered."""
+    if plan.port == "door":
+        from tests.fuzz.door_run import run_door_fuzz
+
+        return run_door_fuzz(folder, plan, progress=progress)
     with start_cluster(folder, plan.node_ids) as cluster:
         fuzz = _Fuzz(cluster, plan, furnish(cluster), progress)
         fuzz.attack()
@@ -114,7 +118,7 @@ class _Fuzz:
     def attack(self) -> None:
         self._witness.start()
         began = time.monotonic()
-        warm_at = self._plan.first + int(self._plan.frames * _WARM_UP_PART)
+        warm_at = self._plan.first + int(self._plan.frames * WARM_UP_PART)
         with asyncio.Runner() as runner:
             while self._next < self._plan.end:
                 end = min(self._plan.end, self._next + _FRAMES_PER_LOOK)
@@ -173,7 +177,9 @@ class _Fuzz:
         node = self._nodes[burst.number % len(self._nodes)]
         client_port = _address(node.bootstrap)
         peer_port = _address(str(node.settings["peer_listen"]))
-        return Target(client_port if self._plan.port == "client" else peer_port, client_port)
+        if self._plan.port == "client":
+            return Target(client_port, client_port)
+        return Target(peer_port, client_port, self._cluster.secrets)
 
     def _look(self, first: int, frames: int) -> None:
         for place, (node, watch) in enumerate(zip(self._nodes, self._watches, strict=True)):
@@ -221,10 +227,10 @@ def _address(place: str) -> Address:
 
 def _wait_until_settled(node: QuorateNode, base: Health) -> None:
     what = f"node {node.node_id} to come back to {base}, it is at {Health.of(node)}"
-    eventually(lambda: _is_settled(Health.of(node), base), what, _SETTLED_WITHIN_S)
+    eventually(lambda: is_settled(Health.of(node), base), what, SETTLED_WITHIN_S)
 
 
-def _is_settled(now: Health, base: Health) -> bool:
+def is_settled(now: Health, base: Health) -> bool:
     return (
         now.threads <= base.threads + _SLACK_THREADS
         and now.sockets <= base.sockets + _SLACK_SOCKETS

@@ -83,13 +83,31 @@ def test_as_one_that_has_joined_everything_is_said_and_most_can_be_read() -> Non
     bursts, said = PeerBursts(1, WORLD, TERM), Counter[str]()
     for number in range(2_000):
         burst = bursts.burst(number)
-        hello = decode_hello(memoryview(burst.frames[0])[5:]) if burst.waits_after_first else None
-        if isinstance(hello, Hello) and hello.node_id == LEARNER_ID:
+        hello = _hello(burst)
+        if isinstance(hello, Hello) and hello.node_id == LEARNER_ID and burst.proves is not None:
             said.update(_kind(frame[4:]) for frame in burst.frames[1:3])
     messages = {kind.__name__ for kind in Message.__args__}
     requests = {"Submit", "Describe", "BrokerHeartbeat"}
     assert messages | requests | {"replica fetch", "Kafka request"} <= said.keys()
     assert said["unreadable"] < sum(said.values()) / 5
+
+
+def test_some_say_it_without_knowing_the_secret() -> None:
+    said = PeerBursts(1, WORLD, TERM)
+    bursts = [said.burst(number) for number in range(1_000)]
+    strangers = [burst for burst in bursts if burst.proves is None]
+    first = Counter(FrameKind(burst.frames[0][4]) for burst in strangers if burst.waits_after_first)
+
+    assert 150 < len(strangers) < 350
+    assert first[FrameKind.AUTHENTICATE] > 30
+    assert first[FrameKind.HELLO] > 30
+
+
+def _hello(burst: Burst) -> Hello | None:
+    if not burst.waits_after_first or burst.frames[0][4] != FrameKind.HELLO:
+        return None
+    found = decode_hello(memoryview(burst.frames[0])[5:])
+    return found if isinstance(found, Hello) else None
 
 
 def _kind(frame: bytes) -> str:
@@ -190,7 +208,7 @@ def test_as_a_voter_nothing_is_said_that_can_be_read() -> None:
     bursts, voters = PeerBursts(1, WORLD, TERM), 0
     for number in range(3_000):
         burst = bursts.burst(number)
-        hello = decode_hello(memoryview(burst.frames[0])[5:]) if burst.waits_after_first else None
+        hello = _hello(burst)
         if isinstance(hello, Hello) and hello.node_id in WORLD.node_ids:
             voters += 1
             assert {_kind(frame[4:]) for frame in burst.frames[1:]} <= {"unreadable", "something else"}

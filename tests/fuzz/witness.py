@@ -1,5 +1,7 @@
 """Somebody who uses the cluster meanwhile: writes with acks=all and reads, at a steady rate, and notes every offset."""
 
+from typing import Any
+
 from tests.chaos.load import TOPIC, SharedHistory, Tail, Writer, read_everything
 from tests.fuzz.world import WITNESS_TOPIC
 
@@ -14,11 +16,13 @@ class _SteadyWriter(Writer):
 
 
 class Witness:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        """``settings`` are of all its clients, such as how they log in."""
         self.shared = SharedHistory()
+        self._settings = settings
         self._workers = [
-            _SteadyWriter(self.shared, bootstrap, "witness", is_idempotent=True),
-            Tail(self.shared, bootstrap, "tail"),
+            _SteadyWriter(self.shared, bootstrap, "witness", is_idempotent=True, **settings),
+            Tail(self.shared, bootstrap, "tail", **settings),
         ]
 
     @property
@@ -39,5 +43,5 @@ class Witness:
 
     def check_everything(self, bootstrap: str) -> None:
         """Read all anew: what was acknowledged is there, as it was written. Raises where not."""
-        for partition, log in read_everything(bootstrap).items():
+        for partition, log in read_everything(bootstrap, **self._settings).items():
             self.shared.history.check_log(partition, log, "the topic")

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
+from quorate.security.peer_tls import PeerCredentials
 from quorate.transport.peers.bus import PeerBus
 from quorate.transport.peers.channels import PeerAnswer, Sender
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
@@ -30,6 +31,7 @@ class Node:
         incarnation: int = 1,
         directory_id: DirectoryId = NO_DIRECTORY,
         config: PeerConfig | None = None,
+        credentials: PeerCredentials | None = None,
     ) -> None:
         self.node_id = NodeId(node_id)
         self.messages: list[tuple[int, bytes]] = []
@@ -48,7 +50,7 @@ class Node:
             node_id=self.node_id, cluster_id=cluster_id, incarnation=incarnation, directory_id=directory_id
         )
         loop = asyncio.get_running_loop()
-        self.peers = PeerBus(loop, Random(node_id), identity, config or PeerConfig())
+        self.peers = PeerBus(loop, Random(node_id), identity, config or PeerConfig(), credentials)
         self.peers.know_by(self)
         self.peers.watch_links(self)
         self.peers.take_messages(SAY, self.message_received)

@@ -67,6 +67,7 @@ def start_joiner(cluster: ClusterInProcess, folder: Path, node_id: int, *options
     command = [str(QUORATE), "cluster", "add-node", "--bootstrap-server", cluster.bootstrap_servers]
     command += ["--node-id", str(node_id), "--listen", f"127.0.0.1:{free_port()}"]
     command += ["--peer-listen", f"127.0.0.1:{free_port()}", "--data", str(folder), *options]
+    command += ["--cluster-secret-file", str(cluster.secret_file)]
     process = ChildProcess(command, folder.with_suffix(".log"))
     process.wait_for_output(ready_line, "the new node to be ready", START_TIMEOUT_S)
     return process
@@ -229,25 +230,28 @@ def test_removal_is_refused_where_the_replicas_have_nowhere_to_go(cluster: Clust
 
 def test_file_of_a_new_node_takes_over_what_the_others_say(cluster: ClusterInProcess, tmp_path: Path) -> None:
     options = ("--listen", "127.0.0.1:1", "--peer-listen", "127.0.0.1:2", "--data", str(tmp_path), "--write-only")
+    secret = ("--cluster-secret-file", str(cluster.secret_file))
 
-    written = quorate(cluster, "cluster", "add-node", "--node-id", "8", *options)
+    written = quorate(cluster, "cluster", "add-node", "--node-id", "8", *options, *secret)
 
     assert written.status == 0, written
     text = (tmp_path / "node.toml").read_text()
     assert '"min.insync.replicas" = "2"' in text
     assert "log.dirs" not in text
-    again = quorate(cluster, "cluster", "add-node", "--node-id", "9", *options)
+    again = quorate(cluster, "cluster", "add-node", "--node-id", "9", *options, *secret)
     assert "exists" in again.error
+
+
+ADD_NODE_7 = ("cluster", "add-node", "--node-id", "7", "--listen", "h:1", "--peer-listen", "h:2", "--data", "/nowhere")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("cluster", "remove-node", "--node-id", "9"), "the cluster has no node 9"),
-        (
-            ("cluster", "add-node", "--node-id", "7", "--listen", "h:1", "--peer-listen", "h:2", "--data", "/nowhere"),
-            "the cluster has a node 7 already",
-        ),
+        ((*ADD_NODE_7, "--peers-unauthenticated"), "the cluster has a node 7 already"),
+        (ADD_NODE_7, "copy the file that cluster_secret_file names"),
+        ((*ADD_NODE_7, "--cluster-secret-file", "/nowhere"), "/nowhere cannot be read: No such file or directory"),
         (("topics", "describe", "nosuch"), "there is no topic nosuch"),
         (("topics", "delete", "nosuch"), "there is no topic nosuch"),
         (("topics", "create", "bad name"), "cannot create topic bad name"),

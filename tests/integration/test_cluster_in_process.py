@@ -152,13 +152,16 @@ def test_pytest_gives_tests_a_cluster(tmp_path: Path) -> None:
         "def test_it(quorate_cluster):\n"
         "    admin = AdminClient({'bootstrap.servers': quorate_cluster.bootstrap_servers})\n"
         "    assert len(admin.list_topics(timeout=10).brokers) == 3\n"
+        "def test_it_secured(quorate_secured_cluster):\n"
+        "    admin = AdminClient(quorate_secured_cluster.client_settings('librdkafka'))\n"
+        "    assert len(admin.list_topics(timeout=10).brokers) == 3\n"
     )
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "quorate.testing.pytest_plugin", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout
 
 
 def test_topic_deleted_while_a_node_was_down_is_gone_from_its_disk_too(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from quorate.cli.options import open_client
 from quorate.client.admin.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually
-from tests.peers.child_process import ChildProcess, free_port
+from tests.peers.child_process import ChildProcess, free_ports_in_a_row
 from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line
 
 
@@ -27,7 +27,7 @@ def started() -> Iterator[list[ChildProcess]]:
 
 
 def start_up(folder: Path, started: list[ChildProcess]) -> ChildProcess:
-    command = [str(QUORATE), "up", "--nodes", "3", "--port", str(free_port()), "--data", str(folder)]
+    command = [str(QUORATE), "up", "--nodes", "3", "--port", str(free_ports_in_a_row(3)), "--data", str(folder)]
     process = ChildProcess(command, folder.with_suffix(".log"))
     started.append(process)
     process.wait_for_output(ready_line, "the cluster to be ready", START_TIMEOUT_S)

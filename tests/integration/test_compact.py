@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from quorate.backup.spark.upkeep.compact_run import CompactReport, CompactRun
+from quorate.backup.spark.upkeep.maintenance import CompactReport, CompactRun
 from quorate.backup.spark.upkeep.verification import take_inventory, verify_on_spark
 from quorate.client.kafka_client import KafkaClient
 from tests.backup_commands import QUORATE, Backups, consume, create_topics, produce, run_quorate

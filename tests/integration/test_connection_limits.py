@@ -11,6 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from quorate.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 from quorate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -18,6 +25,7 @@ from quorate.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from quorate.transport.acceptor import Door
 from quorate.transport.connection import FrameHandler, ServerConnection
 from quorate.transport.server import ListenerConfig, Server
 from tests.eventually import eventually
@@ -135,6 +143,46 @@ def test_no_limit_locks_an_operator_out(node: QuorateNode) -> None:
         client.close()
 
 
+def set_rate(node: QuorateNode, address: str | None, rate: float | None) -> None:
+    entity = [RequestEntityData(entity_type="ip", entity_name=address)]
+    op = OpData(key="connection_creation_rate", value=rate or 0.0, remove=rate is None)
+    request = AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=[op])])
+    with WireClient(node.bootstrap) as client:
+        assert client.call(request, 1, AlterClientQuotasResponse).entries[0].error_code == 0
+
+
+def test_the_rate_of_an_address_locks_no_operator_out(node: QuorateNode) -> None:
+    set_rate(node, "127.0.0.1", 1.0)
+    clients = [knock(node, "127.0.0.1") for _ in range(50)]
+    assert sum(is_let_in(each) for each in clients) > 10  # All have come in by then, or been turned away.
+    with WireClient(node.bootstrap) as client:
+        assert client.call(ApiVersionsRequest(), 0, ApiVersionsResponse).error_code == 0
+    set_rate(node, "127.0.0.1", None)
+    for each in clients:
+        each.close()
+
+
+def test_who_waits_for_the_rate_of_its_address_keeps_nobody_else_waiting(node: QuorateNode) -> None:
+    set_rate(node, REMOTE, 1.0)
+    flood = [knock(node, REMOTE) for _ in range(80)]
+    with knock(node, OTHER_REMOTE) as other:
+        assert is_let_in(other)
+    let_in = sum(is_let_in(each) for each in flood)
+    assert 10 <= let_in < 80
+    set_rate(node, REMOTE, None)
+    for each in flood:
+        each.close()
+
+
+def test_a_stop_does_not_wait_for_connections_that_are_held_back(tmp_path: Path) -> None:
+    with QuorateNode.start(tmp_path) as node:
+        set_rate(node, REMOTE, 1.0)
+        clients = [knock(node, REMOTE) for _ in range(25)]
+        assert node.stop() == 0
+        for client in clients:
+            client.close()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -170,7 +218,7 @@ def test_a_listener_without_descriptors_neither_spins_nor_dies() -> None:
         listener = FullListener()
         listener.bind(("127.0.0.1", 0))
         server = Server(asyncio.get_running_loop(), ListenerConfig(host="", port=0), handler)
-        await server.start([listener])
+        await server.start([Door(sockets=[listener], open_connection=handler)])
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"\0\0\0\1a")
         assert await reader.readexactly(1) == b"a"

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -88,5 +89,36 @@ def test_a_peer_that_is_still_there_gets_its_answers(said: bytes) -> None:
             received = await asyncio.get_running_loop().sock_recv(connection, 6)
             assert received == b"answer"
             connection.close()
+
+    run(scenario())
+
+
+def test_who_does_not_log_in_is_disconnected_and_who_has_stays() -> None:
+    async def scenario() -> None:
+        strangers: list[ServerConnection] = []
+
+        def opened(connection: ServerConnection) -> FrameHandler:
+            connection.is_stranger = True
+            strangers.append(connection)
+            return lambda frame: [frame]
+
+        config = ListenerConfig(host="127.0.0.1", port=0, departed_check_ms=10, login_timeout_ms=100)
+        server = Server(asyncio.get_running_loop(), config, opened)
+        await server.start()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            await until(lambda: len(strangers) == 1)
+            strangers[0].is_stranger = False
+            other, other_writer = await asyncio.open_connection("127.0.0.1", server.port)
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(20):
+                    while True:  # It may say what it likes meanwhile.
+                        other_writer.write(FRAME)
+                        await other.readexactly(4)
+            writer.write(FRAME)
+            assert await asyncio.wait_for(reader.readexactly(4), 20) == FRAME[4:]
+            writer.close()
+        finally:
+            await server.stop(0)
 
     run(scenario())

@@ -19,7 +19,7 @@ from quorate.cli.options import open_client
 from quorate.client.admin.topics import NewTopic
 from quorate.kernel.ids import TopicName
 from tests.eventually import eventually
-from tests.peers.child_process import ChildProcess, free_port
+from tests.peers.child_process import ChildProcess, free_port, free_ports_in_a_row
 from tests.peers.quorate_node import QUORATE, START_TIMEOUT_S, ready_line
 
 LIMIT = 256
@@ -31,7 +31,7 @@ LIMITED = ["sh", "-c", f'ulimit -n {LIMIT} && exec "$@"', "sh"]
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """Of a cluster that runs under the limit."""
-    with limited_cluster(tmp_path, free_port()) as folder:
+    with limited_cluster(tmp_path, free_ports_in_a_row(3)) as folder:
         yield folder
 
 
@@ -119,7 +119,7 @@ def test_600_partitions_under_a_limit_of_256_all_take_writes(folder: Path) -> No
 
 
 def test_600_partitions_are_there_again_after_a_restart_and_go_when_they_are_deleted(tmp_path: Path) -> None:
-    port = free_port()
+    port = free_ports_in_a_row(3)
     with limited_cluster(tmp_path, port) as folder:
         bootstrap = described(folder)["bootstrap_servers"]
         with open_client(bootstrap) as client:

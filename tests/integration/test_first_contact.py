@@ -14,7 +14,7 @@ import yaml
 from quorate.client.config import ClientConfig
 from quorate.client.first_contact import NoAnswer, require_answer
 from quorate.testing import ClusterInProcess
-from quorate.testing.free_ports import free_ports
+from quorate.testing.cluster_in_process import free_ports
 from tests.backup_commands import QUORATE
 
 STORAGE = "file:///tmp/quorate-no-such-storage"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from quorate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.eventually import eventually
 from tests.integration.wire_client import WireClient
 from tests.peers.quorate_node import QuorateNode
@@ -31,7 +32,13 @@ def provoke(node: QuorateNode, count: int) -> None:
 def test_a_node_log_that_never_ended_is_replaced_when_it_is_full(tmp_path: Path, kind: str) -> None:
     log = tmp_path / "logs" / "node.log"
     log.parent.mkdir()
-    settings: dict[str, str | int] = {"format": kind, "file": str(log), "max_bytes": MAX_BYTES, "kept_files": 2}
+    settings: dict[str, str | int] = {
+        "level": "debug",  # A line for each connection.
+        "format": kind,
+        "file": str(log),
+        "max_bytes": MAX_BYTES,
+        "kept_files": 2,
+    }
     with QuorateNode.start(tmp_path / "node", settings={"log": settings}) as node:
         provoke(node, 2500)
         eventually((log.parent / "node.log.2").exists, "the log to be replaced twice")
@@ -53,6 +60,29 @@ def test_the_level_says_what_is_told(tmp_path: Path, level: str, is_told: bool) 
         provoke(node, 1)
 
     assert ("request refused" in log.read_text()) is is_told
+
+
+def test_requests_that_cannot_be_read_have_so_many_lines_and_are_counted_then(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    with QuorateNode.start(tmp_path / "node", settings={"log": {"file": str(log)}}) as node:
+        provoke(node, 300)
+    # As many as in two spans of ten seconds, however slow the machine is.
+    assert 50 <= log.read_text().count("request refused") <= 100
+
+
+def test_what_is_audited_has_a_file_of_its_own(tmp_path: Path) -> None:
+    audit, log = tmp_path / "audit.log", tmp_path / "node.log"
+    settings = {"audit": {"file": str(audit), "format": "json"}, "log": {"file": str(log)}}
+    configs = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    with QuorateNode.start(tmp_path / "node", settings=settings, configs=configs) as node:
+        with WireClient(node.bootstrap) as client:
+            client.call(ListGroupsRequest(), 2, ListGroupsResponse)
+            client.call(MetadataRequest(topics=[MetadataRequestTopic(name="a\nb")]), 1, MetadataResponse)
+        denied = [json.loads(line)["fields"] for line in audit.read_text().splitlines()]
+    (found,) = [each for each in denied if each["api"] == "Metadata"]
+    assert (found["principal"], found["resource_name"], found["allowed"]) == ("User:ANONYMOUS", "a\nb", False)
+    assert (found["listener"], found["host"], found["operation"]) == ("PLAINTEXT", "127.0.0.1", "DESCRIBE")
+    assert "is Denied" not in log.read_text()
 
 
 def test_a_node_whose_log_disk_is_full_serves_on(tmp_path: Path) -> None:

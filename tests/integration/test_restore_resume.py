@@ -14,11 +14,10 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from quorate.backup.objects.opening import open_storage
 from quorate.backup.restore.outgoing import PartitionAssignment
 from quorate.backup.restore.plan import RestorePlan, TargetTopic
-from quorate.backup.spark.restore.partition_writer import PartitionWriter
 from quorate.backup.spark.restore.preparation import SurveyTask
 from quorate.backup.spark.restore.restore_run import RestoreReport
 from quorate.backup.spark.restore.target import RestoreTarget
-from quorate.backup.spark.restore.write_task import WriteTask, write_in_lanes
+from quorate.backup.spark.restore.write_task import PartitionWriter, WriteTask, write_in_lanes
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import Work
 from quorate.client.idempotent_producer import ProducerIdentity

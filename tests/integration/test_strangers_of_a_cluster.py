@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,8 @@ from quorate.client.kafka_client import KafkaClient
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, Term, TopicName
 from quorate.quorum.core.messages import Heartbeat, Message, TermNotice, TimeoutNow, VoteRequest, encode_message
 from quorate.transport.peers.frames import Channel, FrameKind, encode_frame
-from quorate.transport.peers.hello import Hello, encode_hello
+from quorate.transport.peers.hello import Hello, decode_hello, encode_hello
+from tests.peers.proven import prove
 from tests.peers.quorate_cluster import IDS, QuorateCluster
 
 STRANGER = NodeId(666)
@@ -47,14 +49,25 @@ def hello(node_id: int, target: int, directory_id: DirectoryId = NO_DIRECTORY) -
     )
 
 
+def directory_id(data_dir: Path) -> DirectoryId:
+    lines = dict(line.split("=", 1) for line in (data_dir / "meta.properties").read_text().splitlines())
+    return DirectoryId(UUID(lines["directory.id"]))
+
+
 def peer_address(cluster: QuorateCluster, node_id: int) -> tuple[str, int]:
     host, port = str(cluster.nodes[node_id].settings["peer_listen"]).rsplit(":", 1)
     return host, int(port)
 
 
-def say(cluster: QuorateCluster, target: int, introduction: bytes, *messages: Message) -> FrameKind | None:
+def say(
+    cluster: QuorateCluster, target: int, introduction: bytes, *messages: Message, knows_secret: bool = True
+) -> FrameKind | None:
     """Introduce oneself, say all that, and wait until it has been read; the kind of the first answer."""
     with socket.create_connection(peer_address(cluster, target), timeout=20) as connection:
+        if knows_secret:
+            claimed = decode_hello(memoryview(introduction))
+            assert isinstance(claimed, Hello)
+            prove(connection, cluster.secrets, claimed.node_id, target)
         connection.sendall(frames((FrameKind.HELLO, introduction)))
         header = b""
         with contextlib.suppress(OSError):  # It may be refused at any moment.
@@ -112,6 +125,32 @@ def test_one_frame_does_not_end_the_cluster_for_good(cluster: QuorateCluster) ->
     assert all("Traceback" not in node.log_text() for node in cluster.nodes.values())
 
 
+def test_who_does_not_know_the_secret_is_not_listened_to(cluster: QuorateCluster) -> None:
+    term = term_of(cluster)
+    folders = {node_id: directory_id(node.data_dir) for node_id, node in cluster.nodes.items()}
+    for target in IDS:
+        for sender in (STRANGER, *(set(IDS) - {target})):  # Even where it has read the folders of all nodes.
+            introduction = hello(sender, target, folders.get(sender, NO_DIRECTORY))
+            kind = say(cluster, target, introduction, *hostile_messages(sender, target), knows_secret=False)
+            assert kind is FrameKind.REJECT
+    assert still_works(cluster, "after-the-unproven")
+    assert term_of(cluster) == term
+    for node in cluster.nodes.values():
+        text = node.log_text()
+        assert "reason='unauthenticated'" in text
+        assert "node 666" not in text  # Nothing that it has said was read.
+
+
+def test_the_secret_is_not_in_sight(cluster: QuorateCluster) -> None:
+    secret = Path(str(cluster.nodes[IDS[0]].settings["cluster_secret_file"])).read_text().strip()
+    for node in cluster.nodes.values():
+        assert secret not in node.log_text()
+        assert secret.encode() not in Path(f"/proc/{node.pid}/cmdline").read_bytes()
+        assert secret.encode() not in Path(f"/proc/{node.pid}/environ").read_bytes()
+        for path in node.data_dir.rglob("*"):
+            assert not path.is_file() or secret.encode() not in path.read_bytes()
+
+
 def test_hellos_make_no_node_dial_a_stranger(cluster: QuorateCluster) -> None:
     dialled = 0
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -151,6 +190,7 @@ def test_huge_frames_that_are_only_announced_cost_no_memory(cluster: QuorateClus
             connection = socket.create_connection(peer_address(cluster, IDS[0]), timeout=20)
             open_connections.enter_context(connection)
             with contextlib.suppress(ConnectionError):
+                prove(connection, cluster.secrets, 2000 + number, IDS[0])
                 connection.sendall(frames((FrameKind.HELLO, hello(2000 + number, IDS[0]))))
                 connection.recv(4096)
                 connection.sendall(struct.pack(">I", 64 * 1024 * 1024) + b"\x04")

@@ -34,6 +34,7 @@ def taken() -> Iterator[str]:
 
 def add_node(cluster: ClusterInProcess, folder: Path, listen: str, peer_listen: str, *options: str) -> tuple[int, str]:
     arguments = ["--node-id", str(NEW), "--listen", listen, "--peer-listen", peer_listen, "--data", str(folder)]
+    arguments += ["--cluster-secret-file", str(cluster.secret_file)]
     return run("cluster", "add-node", "--bootstrap-server", cluster.bootstrap_servers, *arguments, *options)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.spark.data_source.export import ExportRequest, check_request
-from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig
+from quorate.client.config import ClientConfig
 from quorate.client.errors import AuthenticationFailed
 from quorate.client.kafka_client import KafkaClient
+from quorate.client.security_config import SaslMechanism, SecurityConfig
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.protocol.messages.metadata import MetadataRequest
 from quorate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -63,7 +64,7 @@ def test_sasl_to_a_node_without_it_says_so() -> None:
         config = ClientConfig(bootstrap_servers=(cluster.bootstrap_servers,), security=WITH_SASL)
         with (
             KafkaClient(config) as client,
-            pytest.raises(AuthenticationFailed, match="offers no SASL: set protocol to"),
+            pytest.raises(AuthenticationFailed, match="takes no SASL on this listener: set protocol to"),
         ):
             client.cluster.metadata([])
 

@@ -16,11 +16,15 @@ LISTENERS = {
     "MTLS": "SSL",
     "SASL_PLAINTEXT": "SASL_PLAINTEXT",
     "SASL_SSL": "SASL_SSL",
+    # Asks for another login every two seconds.
+    "RELOGIN": "SASL_PLAINTEXT",
     # Brokers send clients of this one to where a test may have put a proxy.
     "PROXIED": "PLAINTEXT",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+#: Tokens without a signature are taken from everybody: whoever logs in says who it is.
+TOKEN_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -83,11 +87,13 @@ class SecuredKafka(ApacheKafka):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.ca),
             "listener.name.mtls.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+            **{f"listener.name.relogin.{name.lower()}.connections.max.reauth.ms": "2000" for name in MECHANISMS},
         }
-        for listener in ("sasl_plaintext", "sasl_ssl"):
+        for listener in ("sasl_plaintext", "sasl_ssl", "relogin"):
             prefix = f"listener.name.{listener}"
             settings[f"{prefix}.plain.sasl.jaas.config"] = f'{PLAIN_LOGIN} required user_{USERNAME}="{PASSWORD}";'
             for mechanism in ("scram-sha-256", "scram-sha-512"):
                 settings[f"{prefix}.{mechanism}.sasl.jaas.config"] = f"{SCRAM_LOGIN} required;"
+            settings[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{TOKEN_LOGIN} required;"
         return settings

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from quorate.cli.commands import app
+from quorate.cli.doctor.examination import try_claims
 from quorate.cli.doctor.observations import Attempt, LeaderClaim, Trial
-from quorate.cli.doctor.probes import try_claims
 from quorate.client.admin.topics import NewTopic
 from quorate.client.cluster import Cluster
 from quorate.client.config import ClientConfig

@@ -1,10 +1,15 @@
 """Every security protocol and mechanism, and what a mistake in each of them says."""
 
+import json
+import time
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
 import pytest
 
 from quorate.client.admin.topics import NewTopic
-from quorate.client.config import SaslMechanism, SecurityConfig
 from quorate.client.errors import AuthenticationFailed, NoBrokerAnswered
+from quorate.client.security_config import SaslMechanism, SecurityConfig
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import TopicName
 from quorate.security.listeners import SecurityProtocol
@@ -12,6 +17,7 @@ from tests.kafka.conftest import OpenClient
 from tests.kafka.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
 from tests.kafka.writing import records_of, values, values_of, write
 from tests.peers.kafka_tools import ToolShell
+from tests.unit.client.token_provider import providing
 
 SHORT = {"retry_timeout_ms": 1000, "request_timeout_ms": 3000, "connect_timeout_ms": 3000}
 
@@ -62,6 +68,56 @@ def test_sasl(kafka: SecuredKafka, open_client: OpenClient, name: str, protocol:
         ca_location=str(kafka.certificates.ca) if protocol == "SASL_SSL" else None,
     )
     round_trip(kafka, open_client, name, protocol, security)
+
+
+def unsigned_token(lifetime_s: int) -> str:
+    def part(content: dict[str, object]) -> str:
+        return urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    now = int(time.time())
+    return f"{part({'alg': 'none'})}.{part({'sub': USERNAME, 'iat': now - 60, 'exp': now + lifetime_s})}."
+
+
+def bearer(**oauth: str) -> SecurityConfig:
+    return SecurityConfig(
+        protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.OAUTHBEARER,
+        **oauth,  # type: ignore[arg-type]
+    )
+
+
+def test_a_token_of_an_identity_provider(kafka: SecuredKafka, open_client: OpenClient, name: str) -> None:
+    with providing() as provider:
+        provider.answer = {"access_token": unsigned_token(300), "expires_in": 300}
+        security = bearer(oauth_token_endpoint=provider.url, oauth_client_id="me", oauth_client_secret="secret")
+        round_trip(kafka, open_client, name, "SASL_PLAINTEXT", security)
+        assert len(provider.asked) == 1, "three brokers, one token"
+
+
+def test_an_expired_token_is_told_at_once(kafka: SecuredKafka, open_client: OpenClient, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(unsigned_token(-30))
+    error = failure(open_client, kafka.listener("SASL_PLAINTEXT"), bearer(oauth_token_location=str(token)))
+    assert isinstance(error, AuthenticationFailed)
+    assert "the broker refuses the access token" in str(error)
+    assert token.read_text() not in str(error)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_logins_are_made_anew_before_the_broker_ends_them(
+    kafka: SecuredKafka, open_client: OpenClient, mechanism: str
+) -> None:
+    security = SecurityConfig(
+        protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism(mechanism),
+        username=USERNAME,
+        password=PASSWORD,
+    )
+    client = open_client(kafka.listener("RELOGIN"), security=security, retry_timeout_ms=1)
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        assert client.cluster.describe().brokers
+        time.sleep(0.05)
 
 
 def failure(open_client: OpenClient, servers: tuple[str, ...], security: SecurityConfig) -> QuorateError:

@@ -51,6 +51,10 @@ class ApacheKafkaNode:
     def pid(self) -> int:
         return self.process.pid
 
+    def log_text(self) -> str:
+        """All that its processes have written so far."""
+        return self._log_path.read_text(errors="replace")
+
     def launch(self) -> None:
         """Start the process without waiting: a quorum of three is ready only when two of them run."""
         command = java_command(

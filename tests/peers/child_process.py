@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quorate.testing.free_ports import free_ports
+from quorate.testing.cluster_in_process import free_ports, is_free_port
 from tests.eventually import eventually
 
 
@@ -55,6 +55,10 @@ class ChildProcess:
         self._popen.kill()
         self._popen.wait()
 
+    def wait(self, within_s: float) -> int:
+        """Until it ends by itself; its exit status."""
+        return self._popen.wait(within_s)
+
     def stop(self, within_s: float = 30) -> int:
         """Ask it to end, insist after the deadline, and return its exit status."""
         self._popen.terminate()
@@ -68,6 +72,14 @@ class ChildProcess:
 def free_port() -> int:
     """A loopback port that nothing listens on, and that nobody else is given."""
     return free_ports(1)[0]
+
+
+def free_ports_in_a_row(count: int) -> int:
+    """The first of them: for ``quorate up``, whose nodes have one after the other."""
+    first = free_port()
+    while not all(is_free_port(first + number) for number in range(1, count)):
+        first = free_port()
+    return first
 
 
 def _dying_with_parent() -> list[str]:

@@ -6,6 +6,7 @@
 import json
 import subprocess
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ MAIN_CLASSES = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
@@ -75,11 +77,26 @@ class ToolShell:
             text=True,
         )
 
-    def run(self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S) -> str:
-        """What the tool printed on standard output; ``ToolError`` when it failed or hung (then the JVM is gone)."""
+    def run(
+        self,
+        tool: str,
+        *arguments: str,
+        stdin: str = "",
+        timeout_s: float = TOOL_TIMEOUT_S,
+        java_properties: Mapping[str, str] | None = None,
+    ) -> str:
+        """What the tool printed on standard output; ``ToolError`` when it failed or hung (then the JVM is gone).
+
+        ``java_properties`` are set for this run and all that come later.
+        """
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
-        request = {"main": MAIN_CLASSES[tool], "arguments": arguments, "stdin": stdin}
+        request = {
+            "main": MAIN_CLASSES[tool],
+            "arguments": arguments,
+            "stdin": stdin,
+            "properties": java_properties or {},
+        }
         self._jvm.stdin.write(json.dumps(request) + "\n")
         self._jvm.stdin.flush()
         watchdog = threading.Timer(timeout_s, self._jvm.kill)

@@ -1,5 +1,6 @@
 """A Quorate node as a child process: the installed command, a real port, real files."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,12 @@ class QuorateNode:
         configs: Mapping[str, TomlValue],
         host: str = "127.0.0.1",
         command_start: Sequence[str] = (),
+        more_listeners: Mapping[str, int] | None = None,
     ) -> None:
-        """``command_start``: what the command begins with, where the node runs on a network of its own."""
+        """``command_start``: what the command begins with, where the node runs on a network of its own.
+
+        ``more_listeners`` are the ports of listeners beside the plain one, by their names.
+        """
         self.node_id = node_id
         self._host = host
         self._command_start = command_start
@@ -43,6 +48,11 @@ class QuorateNode:
             "data_dir": str(self.data_dir),
             "listen": self.bootstrap,
         }
+        if more_listeners:
+            ports = {"PLAINTEXT": self.port, **more_listeners}
+            own_settings["listeners"] = ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
+        if "listeners" in {*own_settings, *configs}:
+            del own_settings["listen"]
         folder.mkdir(parents=True, exist_ok=True)
         self._config_path.write_text(_toml(own_settings | dict(settings)) + "[configs]\n" + _toml(configs))
 
@@ -127,6 +137,6 @@ def _toml_value(value: TomlValue) -> str:
         case int():
             return str(value)
         case str():
-            return f'"{value}"'
+            return json.dumps(value, ensure_ascii=False)
         case Mapping():
             return "{" + ", ".join(f'"{key}" = {_toml_value(each)}' for key, each in value.items()) + "}"

@@ -5,13 +5,14 @@ between any append, sync and acknowledgement.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, TypeVar, cast
 
 from quorate.broker.config import NodeConfig
 from quorate.broker.node import Environment, NodeEnd, RunningNode
+from quorate.broker.request_context import Origin
 from quorate.broker.start import start_node
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NodeId
@@ -93,11 +94,17 @@ class SimulatedNode:
     def has_work(self) -> bool:
         return bool(self.executor.queue or self.quorum_executor.queue)
 
-    async def start(self) -> None:
-        config = NodeConfig(node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC)
+    async def start(self, configs: Mapping[str, str] | None = None) -> None:
+        config = NodeConfig(
+            node_id=NodeId(7), data_dir=DATA_DIR, listen=ADDRESS, durability=Durability.FSYNC, configs=configs or {}
+        )
         starting = start_node(config, self._environment, NodeEnd(config.node_id))
         self.node = await self.finish(asyncio.ensure_future(starting))
         self._dispatcher = self.node.dispatch.serve(cast(Any, _Client()))
+
+    def log_in(self, origin: Origin) -> None:
+        """What comes from now on comes from there."""
+        self._dispatcher.origin = origin
 
     async def stop(self) -> None:
         await self.finish(asyncio.ensure_future(self.node.stop()))

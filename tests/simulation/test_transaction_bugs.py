@@ -5,11 +5,14 @@ from typing import NamedTuple
 import pytest
 
 from quorate.kernel.ids import Offset
-from tests.simulation.replication.history import HistoryBroken
+from tests.simulation.replication.cluster import ReplicatedCluster
+from tests.simulation.replication.history import History, HistoryBroken
+from tests.simulation.transactions.application import Application, LateCommits
 from tests.simulation.transactions.findings import Checker
 from tests.simulation.transactions.injected_bugs import BUGS
 from tests.simulation.transactions.ledger import Ledger, Story
-from tests.simulation.transactions.run import run_seed
+from tests.simulation.transactions.producer import FIRST, SECOND
+from tests.simulation.transactions.run import MakeApplications, run_seed, usual_applications
 from tests.simulation.transactions.verdict import ShownRecords, check_outcomes
 
 _SEEDS_TO_TRY = 25
@@ -21,6 +24,12 @@ class _Search(NamedTuple):
     faults: tuple[str, ...]
     first_seed: int
     checkers: tuple[Checker, ...]
+    applications: MakeApplications = usual_applications
+
+
+def _with_late_commits(cluster: ReplicatedCluster, history: History, ledger: Ledger) -> list[Application]:
+    late = LateCommits(cluster, history, ledger, "late", [FIRST, SECOND])
+    return [*usual_applications(cluster, history, ledger), late]
 
 
 _SEARCHES = {
@@ -40,7 +49,7 @@ _SEARCHES = {
     "a_zombie_ends_what_its_successor_has_begun": _Search(
         ("slow_disk",), 268, (Checker.REFUSAL, Checker.STABLE_OFFSET)
     ),
-    "a_zombie_is_given_the_epoch_of_its_successor": _Search((), 275, (Checker.FENCING,)),
+    "a_zombie_is_given_the_epoch_of_its_successor": _Search((), 1, (Checker.FENCING,), _with_late_commits),
     "a_replaced_coordinator_answers_from_what_it_knows": _Search(
         ("isolate_from_peers",), 74, (Checker.REFUSAL, Checker.ATOMICITY)
     ),
@@ -49,15 +58,19 @@ _SEARCHES = {
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_put_in_is_found(name: str) -> None:
-    faults, first_seed, checkers = _SEARCHES[name]
+    search = _SEARCHES[name]
     with BUGS[name]():
-        for seed in range(first_seed, first_seed + _SEEDS_TO_TRY):
+        for seed in range(search.first_seed, search.first_seed + _SEEDS_TO_TRY):
             try:
-                run_seed(seed, faults=faults)
+                run_seed(seed, faults=search.faults, applications=search.applications)
             except AssertionError as found:
-                if any(f"{checker}: " in str(found) for checker in checkers):
+                if any(f"{checker}: " in str(found) for checker in search.checkers):
                     return
-    pytest.fail(f"{name} was not found from seed {first_seed} on")
+    pytest.fail(f"{name} was not found from seed {search.first_seed} on")
+
+
+def test_where_nothing_is_wrong_late_commits_are_refused() -> None:
+    run_seed(1, applications=_with_late_commits)
 
 
 def _two_transactions() -> tuple[Ledger, Story, Story]:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from quorate.testing.free_ports import free_ports
+from quorate.testing.cluster_in_process import free_ports
 
 _COUNT = 100
 
@@ -14,7 +14,10 @@ def test_ports_are_not_given_twice_in_a_while() -> None:
 
 
 def test_another_process_has_other_ports() -> None:
-    program = f"import json; from quorate.testing.free_ports import free_ports; print(json.dumps(free_ports({_COUNT})))"
+    program = (
+        "import json; from quorate.testing.cluster_in_process import free_ports; "
+        f"print(json.dumps(free_ports({_COUNT})))"
+    )
     others = [subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True) for _ in range(3)]
 
     for other in others:

@@ -1,7 +1,7 @@
 """The settings of a backup, as ``backup.yaml`` has them. The text and the environment are handed in."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,18 +14,25 @@ from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.planning.cluster_snapshot import TopicSelection
 from quorate.backup.retention.prune_policy import MaintenancePolicy
 from quorate.backup.segments.layout import FrameCodec
-from quorate.client.config import SecurityConfig
+from quorate.client.client_properties import ClientProperties, parse_client_properties
+from quorate.client.security_config import SecurityConfig
+from quorate.kernel.errors import QuorateError
 
 _SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.
 
 
-class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    bootstrap_servers: tuple[str, ...]
-    topics: TopicSelection = TopicSelection()
+class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    bootstrap_servers: tuple[str, ...] = ()
     metadata_refresh_interval_ms: int = 30_000
     request_timeout_ms: int = 30_000
-    rack: str | None = None  # Fetch from the nearest replica, where the cluster offers one.
+    #: How to log in, in the names of this project; or in Kafka's, as ``client.properties`` has them.
     security: SecurityConfig = SecurityConfig()
+    properties: dict[str, str] = {}
+
+
+class SourceConfig(ClusterConfig, frozen=True, kw_only=True):
+    topics: TopicSelection = TopicSelection()
+    rack: str | None = None  # Fetch from the nearest replica, where the cluster offers one.
 
 
 class StorageConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +88,58 @@ class BackupConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def parse_backup_config(text: str, environment: Mapping[str, str], file_name: str) -> BackupConfig:
+def parse_backup_config(
+    text: str, environment: Mapping[str, str], file_name: str, command_config: ClientProperties | None = None
+) -> BackupConfig:
     """Read and check a ``backup.yaml``; ``ConfigError`` says in one sentence what is wrong, and where."""
     config = read_config(text, environment, file_name, BackupConfig)
+    try:
+        config = msgspec.structs.replace(config, source=with_login(config.source, "source", command_config))
+    except ConfigError as error:
+        raise ConfigError(f"{file_name}: {error}") from None
     for key, problem in _problems(config):
         raise ConfigError(f"{file_name}: {key} {problem}")
     parse_url(config.storage.url)
     return config
+
+
+Cluster = TypeVar("Cluster", bound=ClusterConfig)
+
+
+def with_login(cluster: Cluster, place: str, command_config: ClientProperties | None) -> Cluster:
+    """The same with the security of ``properties``, or of a file that was named on the command line."""
+    given = {"security": cluster.security != SecurityConfig(), "properties": bool(cluster.properties)}
+    given["--command-config"] = command_config is not None
+    named = [name if name.startswith("-") else f"{place}.{name}" for name, is_given in given.items() if is_given]
+    if len(named) > 1:
+        raise ConfigError(f"{' and '.join(named)} both say how to log in: leave one of them out")
+    found = command_config
+    if cluster.properties:
+        try:
+            found = parse_client_properties(cluster.properties)
+        except QuorateError as error:
+            raise ConfigError(f"{place}.properties: {error}") from None
+    if found is None:
+        return cluster
+    servers = tuple(server.strip() for server in (found.bootstrap_servers or "").split(",") if server.strip())
+    return msgspec.structs.replace(
+        cluster,
+        bootstrap_servers=cluster.bootstrap_servers or servers,
+        security=found.security,
+        properties={},
+    )
+
+
+def problems_of(cluster: ClusterConfig, place: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    if not cluster.bootstrap_servers:
+        found.append((f"{place}.bootstrap_servers", "names no server"))
+    found += [
+        (f"{place}.bootstrap_servers", f"holds {server!r}, which is not of the form host:port")
+        for server in cluster.bootstrap_servers
+        if not _is_address(server)
+    ]
+    return found + [(f"{place}.security.{key}", problem) for key, problem in cluster.security.problems()]
 
 
 def check_backup_id(backup_id: str) -> None:
@@ -100,13 +152,7 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if not is_safe_segment(config.backup_id):
         found.append(("backup_id", f"{config.backup_id!r} may hold only letters, digits, '.', '_' and '-'"))
-    if not source.bootstrap_servers:
-        found.append(("source.bootstrap_servers", "names no server"))
-    found += [
-        ("source.bootstrap_servers", f"holds {server!r}, which is not of the form host:port")
-        for server in source.bootstrap_servers
-        if not _is_address(server)
-    ]
+    found += problems_of(source, "source")
     if not source.topics.include:
         found.append(("source.topics.include", "names no topic"))
     for key, value in _positive_numbers(config):
@@ -122,7 +168,7 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
         for key in ("keep_minutes", "keep_hourly", "keep_daily")
         if getattr(config.maintenance, key) < 0
     ]
-    return found + [(f"source.security.{key}", problem) for key, problem in source.security.problems()]
+    return found
 
 
 def _positive_numbers(config: BackupConfig) -> list[tuple[str, int]]:

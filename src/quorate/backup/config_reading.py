@@ -1,20 +1,23 @@
 """Reads a YAML config file into a struct, and says in one sentence what is wrong with it.
 
-``${NAME}`` in a text value stands for an environment variable, ``$${`` for the two characters themselves. It is filled
-in after the YAML is read, so what a variable holds can never become a key.
+``${NAME}`` in a text value stands for an environment variable, ``${file:/path}`` for what a file holds, ``$${`` for the
+two characters themselves. It is filled in after the YAML is read, so what is referred to can never become a key.
 """
 
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
 
 from quorate.backup.errors import ConfigError
+from quorate.kernel.decoding import convert
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import parse_size, wrong_choice
+from quorate.security.properties import JAAS_KEY, login_module_value
 
 Config = TypeVar("Config", bound=msgspec.Struct)
 
@@ -23,6 +26,7 @@ _MAX_VALUES = 100_000
 _MAX_DEPTH = 50
 _TOO_DEEP = f"it is nested more than {_MAX_DEPTH} levels deep"
 
+_FILE = "file:"
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
@@ -40,7 +44,7 @@ def read_config(text: str, environment: Mapping[str, str], file_name: str, kind:
         _require_bounded(tree)
         tree = _with_sizes(_fill_in(tree, environment, ""), "")
         _check(tree, msgspec.inspect.type_info(kind), "")
-        return msgspec.convert(tree, kind, strict=False)
+        return convert(tree, kind, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{file_name}: {_conversion_problem(error)}") from None
     except _Fault as error:
@@ -103,9 +107,19 @@ def _variable(match: re.Match[str], environment: Mapping[str, str], path: str) -
     name = match[1]
     if name is None:
         return "${"
-    if name not in environment:
+    found = _read_file(name.removeprefix(_FILE), path) if name.startswith(_FILE) else environment.get(name)
+    if found is None:
         raise _Fault(f"{path} asks for the environment variable {name!r}, which is not set")
-    return environment[name]
+    if path.endswith(JAAS_KEY) and match[0] != match.string.strip():
+        return login_module_value(found, is_bare=match.string[: match.start()].endswith("="))
+    return found
+
+
+def _read_file(name: str, path: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _Fault(f"{path}: {name} cannot be read: {getattr(error, 'strerror', 'it is no text')}") from None
 
 
 def _with_sizes(value: Any, path: str) -> Any:

@@ -7,16 +7,19 @@ from typing import Any
 
 import msgspec
 
-from quorate.broker.log_settings import LogSettings, parse_log_settings
+from quorate.broker.first_user import FirstUser, parse_first_user
+from quorate.broker.log_settings import AuditSettings, LogSettings, parse_audit_settings, parse_log_settings
 from quorate.kernel.address import Address, parse_address
+from quorate.kernel.decoding import convert
 from quorate.kernel.errors import KafkaError, QuorateError
 from quorate.kernel.ids import MAX_NODE_ID, NodeId
 from quorate.kernel.settings import Durability, check_choices
-from quorate.metadata.core.broker_configs import BROKER_CONFIGS
-from quorate.metadata.core.config_definitions import find_definition
+from quorate.metadata.core.broker_configs import find_broker_definition
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.placement import LeaderPlacement
+from quorate.metadata.core.records import DEFAULT_LISTENER
 from quorate.quorum.config import QuorumConfig
+from quorate.security.listeners import Listeners, parse_listeners
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,13 +36,24 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     peer_listen: Address | None = None
     #: What other nodes are told; None for the address that the node listens on.
     peer_advertised: Address | None = None
+    #: Holds the secret that nodes prove to each other to know: the same on all of them, and for their owner alone.
+    cluster_secret_file: str | None = None
+    #: This node's key and certificate, with its id, for TLS between nodes; PEM, and for its owner alone.
+    peer_certificate_file: str | None = None
+    #: The authorities of the certificates of all nodes; PEM.
+    peer_ca_file: str | None = None
+    #: Whoever reaches the peer port is believed to be a node.
+    peers_unauthenticated: bool = False
     #: The nodes that form the quorum when the cluster starts for the first time, and where they listen for peers. Empty
     #: for a node by itself. A node that is not among them joins the cluster through them.
     voters: Mapping[NodeId, Address] = msgspec.field(default_factory=dict)
+    #: Made at the first start of the cluster.
+    first_user: FirstUser | None = None
     leader_placement: LeaderPlacement = LeaderPlacement.SPREAD
     stop_grace_ms: int = 5000
     #: Of the process that runs the node.
     log: LogSettings = LogSettings()
+    audit: AuditSettings = AuditSettings()
     #: Broker configs by their Kafka names.
     configs: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -51,13 +65,35 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise QuorateError("data_dir must name a folder")
         for name, value in self.configs.items():
             try:
-                find_definition(BROKER_CONFIGS, name).parse(value)
+                find_broker_definition(name).parse(value)
             except KafkaError as error:
                 raise QuorateError(f"[configs] {error}") from None
-        _check_reachable("listen", self.listen, "advertised", self.advertised, "clients")
+        self._check_listeners()
         if self.peer_listen is not None:
             _check_reachable("peer_listen", self.peer_listen, "peer_advertised", self.peer_advertised, "other nodes")
+            self._check_authentication()
         self._check_quorum()
+
+    def _check_listeners(self) -> None:
+        if "listeners" not in self.configs:
+            _check_reachable("listen", self.listen, "advertised", self.advertised, "clients")
+        first = self.listeners.all[0]
+        if (first.address, first.advertised) != (self.listen, self.advertised or self.listen):
+            raise QuorateError(f"listen and listeners name two addresses, {self.listen} and {first.address}")
+
+    def _check_authentication(self) -> None:
+        if (self.peer_certificate_file is None) is not (self.peer_ca_file is None):
+            raise QuorateError("peer_certificate_file and peer_ca_file go together: name both or neither")
+        proofs = [key for key in ("cluster_secret_file", "peer_certificate_file") if getattr(self, key) is not None]
+        if not proofs and not self.peers_unauthenticated:
+            raise QuorateError(
+                "nodes that have a peer_listen need a cluster_secret_file, with the same 32 random characters or more "
+                "on all of them (openssl rand -hex 32 > cluster.secret; chmod 600 cluster.secret), or for TLS a "
+                "peer_certificate_file and a peer_ca_file, or both. Without that whoever "
+                "reaches the peer port commands the cluster; where nobody else can, say peers_unauthenticated = true"
+            )
+        if proofs and self.peers_unauthenticated:
+            raise QuorateError(f"name either a {proofs[0]} or peers_unauthenticated = true, not both")
 
     def _check_quorum(self) -> None:
         if not self.voters:
@@ -77,6 +113,16 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     @property
+    def listeners(self) -> Listeners:
+        """Where clients connect to. One that is only an address is the listener PLAINTEXT."""
+        if "listeners" in self.configs:
+            return parse_listeners(self.configs)
+        advertised = (
+            {} if self.advertised is None else {"advertised.listeners": f"{DEFAULT_LISTENER}://{self.advertised}"}
+        )
+        return parse_listeners({**self.configs, "listeners": f"{DEFAULT_LISTENER}://{self.listen}", **advertised})
+
+    @property
     def quorum(self) -> QuorumConfig:
         return QuorumConfig(
             node_id=self.node_id,
@@ -91,8 +137,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             "node.id": str(self.node_id),
             "broker.id": str(self.node_id),
             "log.dirs": self.data_dir,
-            "listeners": f"PLAINTEXT://{self.listen}",
-            "advertised.listeners": f"PLAINTEXT://{self.advertised or self.listen}",
+            "listeners": ",".join(f"{each.name}://{each.address}" for each in self.listeners.all),
+            "advertised.listeners": ",".join(f"{each.name}://{each.advertised}" for each in self.listeners.all),
         }
         if self.rack is not None:
             described["broker.rack"] = self.rack
@@ -120,7 +166,16 @@ def parse_node_config(text: str) -> NodeConfig:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise QuorateError(f"not valid TOML: {error}") from None
+    configs = {name: _config_text(name, value) for name, value in raw.pop("configs", {}).items()}
+    for name in [key for key in raw if key == "listeners" or "." in key]:
+        if name in configs:
+            raise QuorateError(f"{name!r} stands at the top and in [configs]")
+        configs[name] = _config_text(name, raw.pop(name))
+    if "listeners" in configs:
+        _take_first_listener(raw, configs)
     for key in raw:
+        if key not in _KEYS and isinstance(raw[key], dict):
+            raise _needs_quotes(key, raw[key])
         if key not in _KEYS:
             near = get_close_matches(key, _KEYS, n=1)
             raise QuorateError(f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
@@ -131,13 +186,23 @@ def parse_node_config(text: str) -> NodeConfig:
         if key in raw:
             raw[key] = parse_address(_text_of(key, raw[key]))
     check_choices(raw, NodeConfig)
-    raw["log"] = parse_log_settings(raw.get("log", {}))
+    raw["first_user"] = parse_first_user(raw.get("first_user"))
+    raw["log"] = log = parse_log_settings(raw.get("log", {}))
+    raw["audit"] = parse_audit_settings(raw.get("audit", {}), log)
     raw["voters"] = _parse_voters(raw.get("voters", {}))
-    raw["configs"] = {name: _config_text(name, value) for name, value in raw.get("configs", {}).items()}
+    raw["configs"] = configs
     try:
-        return msgspec.convert(raw, NodeConfig)
+        return convert(raw, NodeConfig)
     except msgspec.ValidationError as error:
         raise QuorateError(str(error)) from None
+
+
+def _take_first_listener(raw: dict[str, Any], configs: Mapping[str, str]) -> None:
+    for key in ("listen", "advertised"):
+        if key in raw:
+            raise QuorateError(f"name either listeners or {key}, not both")
+    first = parse_listeners(configs).all[0]
+    raw["listen"], raw["advertised"] = str(first.address), str(first.advertised)
 
 
 def _parse_voters(raw: Any) -> dict[NodeId, Address]:
@@ -152,6 +217,8 @@ def _parse_voters(raw: Any) -> dict[NodeId, Address]:
 
 
 def _text_of(key: str, value: Any) -> str:
+    if isinstance(value, dict):
+        raise _needs_quotes(key, value)
     if not isinstance(value, str):
         raise QuorateError(f'{key} must be a text such as "127.0.0.1:9092"')
     return value
@@ -161,5 +228,11 @@ def _config_text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        raise QuorateError(f'[configs] names hold dots, so they go in quotes: "{name}.{next(iter(value), "")}" = …')
+        raise _needs_quotes(name, value)
+    if isinstance(value, list):
+        return ",".join(map(str, value))
     return str(value)
+
+
+def _needs_quotes(name: str, value: Mapping[str, Any]) -> QuorateError:
+    return QuorateError(f'names of configs hold dots, so they go in quotes: "{name}.{next(iter(value), "")}" = …')

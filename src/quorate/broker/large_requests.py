@@ -14,6 +14,7 @@ import msgspec
 from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
 from quorate.broker.request_parts import Part, Parts, cut, join
+from quorate.broker.request_time import RequestTimes
 from quorate.broker.services import Services
 from quorate.kernel.ports import Buffer
 from quorate.kernel.tasks import awaited_task
@@ -44,7 +45,8 @@ HOT_LEVELS = 2
 
 
 class LargeRequests:
-    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, turns: Turns) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, turns: Turns, times: RequestTimes) -> None:
+        self._times = times
         self._loop = loop
         self._executor = executor
         self._turns = turns
@@ -68,7 +70,8 @@ class LargeRequests:
         if self._waiting_bytes and self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
             raise ProtocolError("too many large requests wait to be read")
         size_bytes = len(frame)
-        decoding = awaited_task(self._loop, self._decode(api, header, bytearray(frame) if api.is_hot else bytes(frame)))
+        kept = bytearray(frame) if api.is_hot else bytes(frame)
+        decoding = awaited_task(self._loop, self._times.counted(self._decode(api, header, kept)))
         self._waiting_bytes += size_bytes
         decoding.add_done_callback(lambda done: self._decoded(done, size_bytes))
         return decoding
@@ -84,7 +87,7 @@ class LargeRequests:
 
     async def _decode_by_worker(self, api: Api, header: RequestHeader, kept: Buffer) -> Request:
         async with self._decoding:
-            return await self._loop.run_in_executor(self._executor, decode_request, api, header, kept)
+            return await self._times.by_worker(self._loop, self._executor, decode_request, api, header, kept)
 
     def _decoded(self, done: "asyncio.Task[Request]", size_bytes: int) -> None:
         self._waiting_bytes -= size_bytes
@@ -95,7 +98,7 @@ class LargeRequests:
         self, services: Services, api: Api, parts: Parts, context: RequestContext, request: Request
     ) -> Awaitable[Response]:
         self.to_answer += 1
-        answering = awaited_task(self._loop, self._answer(services, api, parts, context, request))
+        answering = awaited_task(self._loop, self._times.counted(self._answer(services, api, parts, context, request)))
         answering.add_done_callback(self._note_answered)
         return answering
 
@@ -120,8 +123,8 @@ class LargeRequests:
             done.exception()  # As above.
 
     async def encode(self, header: RequestHeader, response: Response) -> Reply:
-        return await self._loop.run_in_executor(
-            self._executor, encode_response, header.correlation_id, response, header.api_version
+        return await self._times.by_worker(
+            self._loop, self._executor, encode_response, header.correlation_id, response, header.api_version
         )
 
 

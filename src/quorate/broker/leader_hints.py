@@ -25,7 +25,11 @@ def leader_hint(image: MetadataImage, topic: str, index: int, error: ErrorCode) 
     return leader if leader is not None and leader.node_id in image.brokers else None
 
 
-def endpoints(image: MetadataImage, leaders: Iterable[int], kind: type[EndpointT]) -> list[EndpointT]:
-    """Where the named leaders are."""
+def endpoints(image: MetadataImage, leaders: Iterable[int], kind: type[EndpointT], listener: str) -> list[EndpointT]:
+    """Where the named leaders are for who came by the listener."""
     brokers = [image.brokers[NodeId(node_id)] for node_id in sorted(set(leaders))]
-    return [kind(node_id=b.node_id, host=b.host, port=b.port, rack=b.rack) for b in brokers]
+    return [
+        kind(node_id=broker.node_id, host=where.host, port=where.port, rack=broker.rack)
+        for broker in brokers
+        if (where := broker.endpoint(listener)) is not None
+    ]

@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from quorate.broker.log_settings import LogFormat, LogSettings
+from quorate.broker.audit_log import AUDIT_LOGGER
+from quorate.broker.log_settings import AuditSettings, AuditThreshold, LogFormat, LogSettings
 from quorate.kernel.errors import MOST_CHARACTERS, QuorateError, clip
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -32,20 +33,44 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 #: A ``key=%s`` of a message, or any other directive, so that they are counted alike.
 _DIRECTIVE = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_.]*)=)?%(?:%|[-#0 +]*\d*(?:\.\d+)?([a-zA-Z]))")
 _STANDARD_ERROR = 2
+_AUDIT_LEVELS = {
+    AuditThreshold.DEBUG: logging.DEBUG,
+    AuditThreshold.INFO: logging.INFO,
+    AuditThreshold.OFF: logging.CRITICAL,
+}
 _OWNER_ONLY = 0o600
 
 
 def begin_log(settings: LogSettings) -> None:
     """Have everything that this process logs go there. ``QuorateError`` where the file cannot be written."""
-    handler: logging.Handler = logging.StreamHandler()
-    if settings.file is not None:
-        handler = LogFile(Path(settings.file), settings.max_bytes, settings.kept_files)
-    handler.setFormatter(JsonFormatter() if settings.format is LogFormat.JSON else LineFormatter(TEXT_FORMAT))
+    handler = _handler(settings)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.raiseExceptions = False  # A line that cannot be written is lost, and nothing else.
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     logging.getLogger("quorate").setLevel(level)
     logging.getLogger().setLevel(max(level, logging.INFO))  # What libraries say in detail is not ours.
+
+
+def begin_audit_log(settings: AuditSettings) -> None:
+    """Have what is audited go to a file of its own where there is one. After ``begin_log``."""
+    logger = logging.getLogger(AUDIT_LOGGER)
+    for former in logger.handlers[:]:
+        logger.removeHandler(former)
+        former.close()
+    logger.setLevel(_AUDIT_LEVELS[settings.level] if settings.level is not None else logging.NOTSET)
+    if settings.level is None and settings.file is not None:
+        logger.setLevel(logging.INFO)
+    logger.propagate = settings.file is None
+    if settings.file is not None:
+        logger.addHandler(_handler(settings))
+
+
+def _handler(settings: LogSettings | AuditSettings) -> logging.Handler:
+    handler: logging.Handler = logging.StreamHandler()
+    if settings.file is not None:
+        handler = LogFile(Path(settings.file), settings.max_bytes, settings.kept_files)
+    handler.setFormatter(JsonFormatter() if settings.format is LogFormat.JSON else LineFormatter(TEXT_FORMAT))
+    return handler
 
 
 def escape(text: str) -> str:
@@ -79,12 +104,12 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": message_of(record),
         }
-        fields = fields_of(record)
+        fields = record.__dict__.get("fields") or fields_of(record)
         if fields:
             shown["fields"] = fields
         if record.exc_info:
             shown["exception"] = clip(self.formatException(record.exc_info), MOST_OF_A_MESSAGE)
-        return json.dumps(shown)
+        return json.dumps(shown).replace("\x7f", "\\u007f")
 
 
 def message_of(record: logging.LogRecord) -> str:

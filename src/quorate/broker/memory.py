@@ -3,11 +3,16 @@
 **Collections are short.** A full collection looks at every object that there is, 450,000 of them with 10,000
 partitions, which takes a tenth of a second and more. What it has found alive is then frozen, so that the next one has
 to do with newer objects only, and none takes long. Frozen objects still go when nothing refers to them; only what
-refers to itself in a circle would stay. So what comes and goes in numbers must not: closed connections and removed
-partitions are freed without a collection. But a request that is cancelled leaves a circle (of an exception, its
-traceback, a frame), and where hundreds are in flight many are frozen. So when much has been frozen, a collection looks
-at everything once more: one that is long, and rare, since what is there has to grow by half before, and to four times
-as much where the last one found hardly anything to free: then it is partitions that have come, and no circles.
+refers to itself in a circle stays. So what comes and goes in numbers makes no circles: closed connections with the
+requests that were cancelled, removed partitions, refused commands and batches are freed without a collection. An error
+that is kept as a value was never raised, nor is it later (``KafkaError.again``), and a frame that an error leaves lets
+go of the future that keeps it.
+
+Circles that come all the same must not add up. So where the process has several times the blocks of memory that it
+had when all was looked at last, one collection looks at everything once more: it is long, and the last resort. The
+first one is due at two million blocks, which are less than 200 MB; 10,000 partitions take about a million. Where one
+found circles, the next comes with half as much again. It is started by a timer of the loop, never in the middle of
+what else the loop does. How many blocks there are is known at once, while to count what is frozen takes a walk over it.
 
 What is there at the start is frozen at once. The next full collection is due when a quarter of what the last one found
 alive has been added, so a second one has to find nothing before the start is over.
@@ -25,6 +30,7 @@ good. A size that is set by hand stays.
 import asyncio
 import ctypes
 import gc
+import sys
 import time
 from collections.abc import Callable
 
@@ -43,11 +49,11 @@ _SHORT_LOOK_INTERVAL_S = 0.005
 #: Requests of a megabyte, the most that producers send by default, stay below it: mapping a block costs time.
 LARGE_BLOCK_BYTES = 4 * 1024 * 1024
 _M_MMAP_THRESHOLD = -3
-#: With so many more frozen, and half as many again as there were, a collection looks at all of them.
-_FROZEN_SPARE = 40_000
+#: Blocks of memory of which a process is never thought to have less, when it is said what is several times as many.
+GENEROUS_BLOCKS = 500_000
 _GROWTH_WITH_CIRCLES = 1.5
-_GROWTH_WITHOUT = 4.0
-#: Of what was frozen, where there were circles.
+GROWTH_WITHOUT = 4.0
+#: Of all blocks, where there were circles.
 _FREED_SHARE = 0.2
 
 
@@ -67,20 +73,21 @@ class ShortCollections:
         freeze: Callable[[], None] = gc.freeze,
         now_s: Callable[[], float] = time.thread_time,
         long_s: float = _LONG_S,
-        frozen_spare: int = _FROZEN_SPARE,
+        blocks: Callable[[], int] = sys.getallocatedblocks,
+        generous_blocks: int = GENEROUS_BLOCKS,
     ) -> None:
         self._freeze = freeze
         self._now_s = now_s
         self._long_s = long_s
-        self._frozen_spare = frozen_spare
-        self._most_frozen = 0
-        self._was_frozen = 0
-        self._is_whole = False
+        self._blocks = blocks
+        self._generous_blocks = generous_blocks
+        self._most_blocks = 0.0
+        self._has_frozen = False
         self._begun_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._allow_more(_GROWTH_WITH_CIRCLES)
+        self._allow_more(GROWTH_WITHOUT)
         gc.callbacks.append(self._collecting)
         self._look_later(loop, _LOOK_INTERVAL_S)
 
@@ -94,28 +101,32 @@ class ShortCollections:
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         new_objects = len(gc.get_objects(generation=0))
-        if new_objects > _MANY_NEW_OBJECTS:
+        if self._has_frozen and self._blocks() > self._most_blocks:
+            self._look_at_everything()
+        elif new_objects > _MANY_NEW_OBJECTS:
             gc.collect()
+        self._has_frozen = False
         self._look_later(loop, _SHORT_LOOK_INTERVAL_S if new_objects > _SOME_NEW_OBJECTS else _LOOK_INTERVAL_S)
+
+    def _look_at_everything(self) -> None:
+        before = self._blocks()
+        gc.unfreeze()
+        gc.collect()
+        self._freeze()
+        had_circles = self._blocks() < before * (1 - _FREED_SHARE)
+        self._allow_more(_GROWTH_WITH_CIRCLES if had_circles else GROWTH_WITHOUT)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] < _OLDEST_GENERATION:
             return
         if phase == "start":
-            self._was_frozen = gc.get_freeze_count()
-            self._is_whole = self._was_frozen > self._most_frozen
-            if self._is_whole:
-                gc.unfreeze()
             self._begun_s = self._now_s()
-            return
-        if self._is_whole or self._now_s() - self._begun_s > self._long_s:
+        elif self._now_s() - self._begun_s > self._long_s:
             self._freeze()
-        if self._is_whole:
-            had_circles = gc.get_freeze_count() < self._was_frozen * (1 - _FREED_SHARE)
-            self._allow_more(_GROWTH_WITH_CIRCLES if had_circles else _GROWTH_WITHOUT)
+            self._has_frozen = True
 
     def _allow_more(self, growth: float) -> None:
-        self._most_frozen = int(gc.get_freeze_count() * growth) + self._frozen_spare
+        self._most_blocks = growth * max(self._blocks(), self._generous_blocks)
 
 
 def return_large_blocks() -> None:

@@ -16,12 +16,13 @@ from quorate.broker.config import NodeConfig
 from quorate.broker.descriptors import DescriptorWatch
 from quorate.broker.dispatch import Dispatch
 from quorate.broker.housekeeping import Housekeeping
+from quorate.broker.peer_credentials import CredentialWatch, OsOperatorFiles
 from quorate.broker.services import Services
 from quorate.coordination.groups.coordinator import GroupCoordinator
 from quorate.coordination.transactions.coordinator import TransactionCoordinator
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.kernel.ports import Clock, Disk
+from quorate.kernel.ports import Clock, Disk, OperatorFiles
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum
 from quorate.quorum.registration import BrokerRegistration
@@ -47,6 +48,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     #: The same for the metadata log alone, which must not wait behind the syncs of partitions.
     quorum_executor: Executor
     random: Random
+    #: Secrets and certificates that the settings name.
+    operator_files: OperatorFiles = OsOperatorFiles()
     #: Those of the process; None where they are not this node's to divide.
     descriptors: DescriptorWatch | None = None
     #: Shown the node's part in the quorum before that starts, where somebody wants to watch it from its first step on.
@@ -81,6 +84,7 @@ class RunningNode(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     loop: asyncio.AbstractEventLoop
     end: NodeEnd
     peers: PeerBus
+    credentials: CredentialWatch
     quorum: Quorum
     registration: BrokerRegistration
     disk_watch: DiskWatch
@@ -115,6 +119,8 @@ class RunningNode(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def stop(self) -> None:
         """Leave everything on the disk complete, so that the next start has nothing to check."""
         self.registration.stop()
+        self.services.address_quotas.stop()
+        await self.credentials.stop()
         self.replication.stop()
         await self.disk_watch.stop()
         await self.scrub.stop()

@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from random import SystemRandom
 
 from quorate.broker.client_limits import connection_caps
+from quorate.broker.client_listeners import ClientListener, ClientListeners
 from quorate.broker.config import NodeConfig
 from quorate.broker.data_dir_lock import lock_data_dir
 from quorate.broker.descriptors import DescriptorBudget, DescriptorWatch, SpareDescriptors, settle_budget
@@ -23,6 +24,7 @@ from quorate.kernel.address import Address
 from quorate.kernel.tasks import awaited_task
 from quorate.storage.os_disk import OsDisk
 from quorate.storage.pooled_disk import PooledDisk
+from quorate.transport.acceptor import Door
 from quorate.transport.connection import ConnectionLimits, RequestDeadline
 from quorate.transport.reserved_address import ReservedAddress, listen_error
 from quorate.transport.server import ListenerConfig, Server
@@ -116,23 +118,35 @@ async def _serve(
 class ServedNode:
     """A node and its door to clients."""
 
-    def __init__(self, node: RunningNode, server: Server) -> None:
+    def __init__(self, node: RunningNode, server: Server, listeners: ClientListeners) -> None:
         self.node = node
         self._server = server
+        self._listeners = listeners
 
     @classmethod
     async def start(cls, config: NodeConfig, environment: Environment, end: NodeEnd) -> "ServedNode":
         """Bring the node up and open its door. The cluster gets to know it only when it has its addresses."""
-        with ReservedAddress(config.listen) as reserved:
+        listeners = await environment.loop.run_in_executor(environment.executor, ClientListeners, config)
+        with ExitStack() as held:
+            reserved = [held.enter_context(ReservedAddress(each.listener.address)) for each in listeners.all]
             node = await start_node(config, environment, end)
+            listeners.start(node.services, environment.random)
             server = _make_server(node, environment.descriptors)
             try:
-                await server.start(reserved.open())
+                await server.start([_door(*each, node) for each in zip(reserved, listeners.all, strict=True)])
             except OSError as error:
+                await listeners.stop()
                 await node.stop()
                 raise listen_error(config.listen, error) from None
-        logger.info("node started node=%s listen=%s", config.node_id, config.listen)
-        return cls(node, server)
+        for listener in config.listeners.all:
+            logger.info(
+                "node started node=%s listener=%s protocol=%s listen=%s",
+                config.node_id,
+                listener.name,
+                listener.protocol,
+                listener.address,
+            )
+        return cls(node, server, listeners)
 
     async def stop(self, *, hands_over: bool) -> None:
         """Close the door and stop; before that, hand over to other nodes what this one leads, or do not."""
@@ -141,9 +155,19 @@ class ServedNode:
         if hands_over:
             await self.node.leave()
         self.node.release_waiting_requests()
+        await self._listeners.stop()
         await self._server.stop(config.stop_grace_ms if hands_over else 0)
         await self.node.stop()
         logger.info("node stopped node=%s", config.node_id)
+
+
+def _door(reserved: ReservedAddress, listener: ClientListener, node: RunningNode) -> Door:
+    return Door(
+        name=listener.listener.name,
+        sockets=reserved.open(),
+        open_connection=partial(listener.open, node.dispatch),
+        tls=None if listener.tls is None else listener.tls.context,
+    )
 
 
 def _make_server(node: RunningNode, descriptors: DescriptorWatch | None) -> Server:
@@ -164,6 +188,7 @@ def _make_server(node: RunningNode, descriptors: DescriptorWatch | None) -> Serv
         ),
         node.dispatch.serve,
         caps=lambda: connection_caps(node.metadata.image, services.view),
+        rates=services.address_quotas.rates,
         on_crowded=_nothing if descriptors is None else partial(descriptors.ran_out, "connection"),
     )
 

@@ -48,13 +48,16 @@ def cut(request: Request, parts: Parts) -> Iterator[Part]:
 
 
 def join(answers: Sequence[tuple[Part, Response]], parts: Parts) -> Response:
-    """One response of those to all parts. The first error of a whole part is the error of the whole."""
+    """One response of those to all parts. The first error of a whole part, and the longest wait, are the whole's."""
     name, *inner = parts.into
     elements: list[Any] = []
     for part, answer in answers:
         _extend(elements, getattr(answer, name), tuple(inner), part.continued_levels)
     responses = [answer for _, answer in answers]
     base = next((response for response in responses if getattr(response, "error_code", 0)), responses[0])
+    times_ms = [getattr(response, "throttle_time_ms", 0) for response in responses]
+    if any(times_ms):
+        return msgspec.structs.replace(base, throttle_time_ms=max(times_ms), **{name: elements})
     return msgspec.structs.replace(base, **{name: elements})
 
 

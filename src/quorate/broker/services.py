@@ -1,11 +1,15 @@
 """What handlers use of their node: its parts, complete from the first request on, and nothing of how they are made."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import cast
+from uuid import UUID
 
 import msgspec
 
+from quorate.broker.access_control import AccessControl
+from quorate.broker.address_rates import AddressQuotas, HostLookUp
 from quorate.broker.client_limits import ClientQuotas
 from quorate.broker.fetch.sessions import FetchSessions
 from quorate.broker.produce.record_opening import RecordOpening
@@ -22,6 +26,7 @@ from quorate.metadata.core.effective_configs import BrokerView, broker_value
 from quorate.metadata.store import MetadataStore
 from quorate.quorum.quorum import Quorum
 from quorate.replication.partitions import Partitions
+from quorate.security.delegation_token import TokenKeys
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -48,6 +53,13 @@ class Services(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     record_opening: RecordOpening
     fetch_sessions: FetchSessions
     quotas: ClientQuotas
+    hosts: HostLookUp
+    address_quotas: AddressQuotas
+    #: Who may do what; None where everybody may do everything.
+    access_control: AccessControl | None
+    #: The secrets of delegation tokens; None where there are no tokens.
+    token_keys: TokenKeys | None
+    new_uuid: Callable[[], UUID]
     #: To be held while a long answer is made of a short request, which is made of thousands of objects at first.
     describing: asyncio.Semaphore
     #: As the configs were when the node started.

@@ -7,14 +7,17 @@ from functools import partial
 from typing import cast
 from uuid import UUID
 
-from quorate.broker.client_limits import ClientQuotas, WindowConfig
+from quorate.broker.access_control import make_access_control
+from quorate.broker.address_rates import AddressQuotas, HostLookUp
+from quorate.broker.client_limits import ClientQuotas
 from quorate.broker.config import NodeConfig
-from quorate.broker.dispatch import Dispatch
+from quorate.broker.dispatch import Dispatch, PeerRequests
 from quorate.broker.fetch.sessions import FetchSessions
+from quorate.broker.first_user import FirstUserMaking
 from quorate.broker.housekeeping import Housekeeping, HousekeepingConfig
 from quorate.broker.large_requests import ANSWERED_AT_ONCE
 from quorate.broker.node import Environment, NodeEnd, RunningNode
-from quorate.broker.peer_requests import PeerRequests
+from quorate.broker.peer_credentials import CertificateExpiry, CredentialFiles, CredentialWatch
 from quorate.broker.produce.record_opening import RecordOpening
 from quorate.broker.producer_ids import ProducerIds
 from quorate.broker.services import Services
@@ -30,8 +33,10 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import broker_value
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.placement import LeaderPlacement
+from quorate.metadata.core.rate_quotas import WindowConfig
+from quorate.metadata.core.records import BrokerEndpoint
 from quorate.quorum.damage_report import tell_findings
-from quorate.quorum.identity import Identity, settle_identity
+from quorate.quorum.identity import Identity, has_joined, settle_identity
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum, QuorumEnvironment
 from quorate.quorum.raft_storage import RaftStorage
@@ -47,6 +52,7 @@ from quorate.replication.integrity.range_reads import RangeServer
 from quorate.replication.integrity.scrub import Scrub, ScrubSettings
 from quorate.replication.partitions import Partitions, PartitionsConfig
 from quorate.replication.replication import NodeReplication
+from quorate.security.delegation_token import TokenKeys
 from quorate.storage.partition_folders import DELETED_SUFFIX
 from quorate.storage.reserve import Reserve, ReservedDisk
 from quorate.transport.peers.bus import PeerBus
@@ -60,15 +66,19 @@ async def start_node(config: NodeConfig, environment: Environment, end: NodeEnd)
     A start that fails or is cancelled stops what it has begun of the quorum: no other part has anything to complete.
     """
     ground = _Ground(config, environment, end)
+    await ground.first_user.read(is_new_node=not has_joined(ground.disk, config.data_dir))
     identity = await ground.settle()
-    peers = _make_peers(ground, identity)
+    peers, credentials = await _make_peers(ground, identity)
     quorum = await _make_quorum(ground, identity, peers)
     if environment.on_quorum is not None:
         environment.on_quorum(quorum)
+    # From the first moment: a node that is kept out by its secret waits for the others, and for the right one.
+    credentials.start()
     try:
         await quorum.start()
-        return await _start_broker(_Joined(ground, identity, peers, quorum))
+        return await _start_broker(_Joined(ground, identity, peers, credentials, quorum))
     except (Exception, asyncio.CancelledError):
+        await credentials.stop()
         await quorum.stop()
         raise
 
@@ -79,6 +89,7 @@ async def _start_broker(joined: "_Joined") -> RunningNode:
     disk_watch = _make_disk_watch(joined, registration)
     disk_watch.start()
     await registration.register()
+    await ground.first_user.make(metadata)
     # Only now: the image shows this start of the broker, so nothing of an earlier one is taken for current.
     integrity = _make_integrity(joined, registration)
     partitions = _make_partitions(joined, integrity)
@@ -102,6 +113,7 @@ async def _start_broker(joined: "_Joined") -> RunningNode:
         loop=ground.loop,
         end=ground.end,
         peers=peers,
+        credentials=joined.credentials,
         quorum=quorum,
         registration=registration,
         disk_watch=disk_watch,
@@ -139,6 +151,14 @@ class _Ground:
             environment.descriptors.report_to(self.conditions)
         self.group_commit = GroupCommit(self.loop, self.executor)
         self.turns = Turns(self.loop)
+        self.first_user = FirstUserMaking(
+            config.node_id,
+            config.first_user,
+            environment.operator_files,
+            loop=self.loop,
+            executor=self.executor,
+            random_bytes=self.random.randbytes,
+        )
         #: Tells this start of the node from every other.
         self.incarnation = self.new_uuid()
 
@@ -174,10 +194,13 @@ class _Ground:
 class _Joined:
     """A node in its cluster: it hears the metadata, whose configs hold from here on."""
 
-    def __init__(self, ground: _Ground, identity: Identity, peers: PeerBus, quorum: Quorum) -> None:
+    def __init__(
+        self, ground: _Ground, identity: Identity, peers: PeerBus, credentials: CredentialWatch, quorum: Quorum
+    ) -> None:
         self.ground = ground
         self.identity = identity
         self.peers = peers
+        self.credentials = credentials
         self.quorum = quorum
 
     @property
@@ -191,9 +214,12 @@ class _Joined:
         return cast(int, self.config(name))
 
 
-def _make_peers(ground: _Ground, identity: Identity) -> PeerBus:
-    descriptors = ground.environment.descriptors
-    return PeerBus(
+async def _make_peers(ground: _Ground, identity: Identity) -> tuple[PeerBus, CredentialWatch]:
+    environment = ground.environment
+    files = CredentialFiles(ground.config, environment.operator_files)
+    texts, credentials = await ground.loop.run_in_executor(ground.executor, files.load)
+    descriptors = environment.descriptors
+    peers = PeerBus(
         ground.loop,
         ground.random,
         PeerIdentity(
@@ -203,7 +229,20 @@ def _make_peers(ground: _Ground, identity: Identity) -> PeerBus:
             directory_id=identity.directory_id,
         ),
         PeerConfig().with_strangers(None if descriptors is None else descriptors.budget.strangers),
+        credentials,
     )
+    node_id = ground.config.node_id
+    watch = CredentialWatch(
+        node_id,
+        files,
+        texts,
+        loop=ground.loop,
+        executor=ground.executor,
+        on_change=peers.use_credentials,
+        on_failure=ground.end.fail,
+        on_look=CertificateExpiry(node_id, lambda: peers.credentials.tls, ground.conditions, ground.clock).look,
+    )
+    return peers, watch
 
 
 async def _make_quorum(ground: _Ground, identity: Identity, peers: PeerBus) -> Quorum:
@@ -220,7 +259,7 @@ async def _make_quorum(ground: _Ground, identity: Identity, peers: PeerBus) -> Q
         config.quorum,
         cluster_id=identity.cluster_id,
         peers=peers,
-        controller=Controller(ground.view, ground.new_uuid, config.leader_placement),
+        controller=Controller(ground.view, ground.new_uuid, ground.clock.now_ms, config.leader_placement),
         new_uuid=ground.new_uuid,
         storage=await ground.loop.run_in_executor(ground.environment.quorum_executor, read_files),
         session_timeout_ms=static_config("broker.session.timeout.ms"),
@@ -244,12 +283,16 @@ async def _make_quorum(ground: _Ground, identity: Identity, peers: PeerBus) -> Q
 
 def _make_registration(joined: _Joined) -> BrokerRegistration:
     config = joined.ground.config
-    advertised = config.advertised or config.listen
+    listeners = config.listeners.all
     return BrokerRegistration(
         RegistrationConfig(
             node_id=config.node_id,
-            host=advertised.host,
-            port=advertised.port,
+            host=listeners[0].advertised.host,
+            port=listeners[0].advertised.port,
+            endpoints=tuple(
+                BrokerEndpoint(listener=each.name, host=each.advertised.host, port=each.advertised.port)
+                for each in listeners
+            ),
             rack=config.rack,
             peer_address=str(config.peer_advertised or config.peer_listen or ""),
             incarnation=joined.ground.incarnation,
@@ -348,6 +391,8 @@ def _make_services(joined: _Joined, partitions: Partitions, peer_requests: PeerR
     )
     producer_ids = ProducerIds(metadata)
     transactions = TransactionCoordinator(coordination, peer_requests, producer_ids.take)
+    quotas = _make_quotas(joined)
+    hosts = HostLookUp(ground.loop, ground.executor)
     return Services(
         loop=ground.loop,
         clock=ground.clock,
@@ -366,24 +411,43 @@ def _make_services(joined: _Joined, partitions: Partitions, peer_requests: PeerR
         transaction_verifier=TransactionVerifier(peer_requests, transactions.known_coordinator, ground.loop),
         producer_turns=ProducerTurns(ground.loop),
         producer_ids=producer_ids,
-        record_opening=RecordOpening(ground.loop, ground.executor),
+        record_opening=RecordOpening(ground.loop, ground.executor, quotas.request_times),
         fetch_sessions=FetchSessions(
             slots=joined.int_config("max.incremental.fetch.session.cache.slots"),
             new_session_id=lambda: ground.random.randrange(1, 2**31),
         ),
-        quotas=_make_quotas(joined),
+        quotas=quotas,
+        hosts=hosts,
+        address_quotas=_make_address_quotas(joined, hosts),
+        access_control=make_access_control(lambda: metadata.image, joined.config),
+        token_keys=_make_token_keys(joined),
+        new_uuid=ground.new_uuid,
         describing=asyncio.Semaphore(ANSWERED_AT_ONCE),
         fetch_max_bytes=joined.int_config("fetch.max.bytes"),
         auto_creates_topics=bool(joined.config("auto.create.topics.enable")),
     )
 
 
-def _make_quotas(joined: _Joined) -> ClientQuotas:
-    window = WindowConfig(
+def _make_token_keys(joined: _Joined) -> TokenKeys | None:
+    secret_key = cast(str, joined.config("delegation.token.secret.key"))
+    return TokenKeys(secret_key) if secret_key else None
+
+
+def _quota_window(joined: _Joined) -> WindowConfig:
+    return WindowConfig(
         sample_count=joined.int_config("quota.window.num"),
         sample_size_ms=joined.int_config("quota.window.size.seconds") * 1000,
     )
-    quotas = ClientQuotas(window, joined.metadata.image, joined.ground.loop.time)
+
+
+def _make_address_quotas(joined: _Joined, hosts: HostLookUp) -> AddressQuotas:
+    quotas = AddressQuotas(_quota_window(joined).size_ms, joined.metadata.image, hosts, joined.ground.loop)
+    joined.metadata.subscribe(quotas.metadata_changed)
+    return quotas
+
+
+def _make_quotas(joined: _Joined) -> ClientQuotas:
+    quotas = ClientQuotas(_quota_window(joined), joined.metadata.image, joined.ground.loop.time)
     joined.metadata.subscribe(quotas.metadata_changed)
     return quotas
 

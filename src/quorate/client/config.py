@@ -3,62 +3,17 @@
 The object pickles, so that it can travel to where the client is opened; files that it names are read there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from quorate.client.security_config import SecurityConfig
 from quorate.kernel.address import Address, parse_remote_address
+from quorate.kernel.decoding import convert
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import check_choices
-from quorate.security.listeners import SecurityProtocol
-
-HIDDEN = "'***'"
-
-
-class SaslMechanism(StrEnum):
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-
-
-class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    sasl_mechanism: SaslMechanism | None = None
-    username: str | None = None
-    password: str | None = None
-    #: Certificates that the brokers' are checked against; None for the system's.
-    ca_location: str | None = None
-    #: This client's own certificate and key, where the brokers ask for one.
-    certificate_location: str | None = None
-    key_location: str | None = None
-    key_password: str | None = None
-    #: Whether the broker's certificate must name the host that was connected to.
-    verify_hostname: bool = True
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """What cannot be meant: the key, and what is wrong with it."""
-        sasl, tls = self.protocol.uses_sasl, self.protocol.uses_tls
-        for key in ("sasl_mechanism", "username", "password"):
-            if sasl and getattr(self, key) is None:
-                yield key, f"is needed with protocol {self.protocol}"
-        if not sasl and self.sasl_mechanism is not None:
-            yield "sasl_mechanism", f"means nothing with protocol {self.protocol}"
-        for key in ("ca_location", "certificate_location", "key_location", "key_password"):
-            if not tls and getattr(self, key) is not None:
-                yield key, f"means nothing with protocol {self.protocol}"
-        if self.key_location is not None and self.certificate_location is None:
-            yield "key_location", "needs certificate_location"
-
-    def __repr__(self) -> str:
-        shown = (
-            f"{name}={HIDDEN if 'password' in name and value is not None else repr(value)}"
-            for name in self.__struct_fields__
-            if (value := getattr(self, name)) is not None
-        )
-        return f"SecurityConfig({', '.join(shown)})"
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,7 +72,7 @@ def parse_client_config(raw: Mapping[str, Any]) -> ClientConfig:
     if isinstance(servers, str):
         servers = [server.strip() for server in servers.split(",") if server.strip()]
     try:
-        return msgspec.convert({**raw, "bootstrap_servers": servers}, ClientConfig)
+        return convert({**raw, "bootstrap_servers": servers}, ClientConfig)
     except msgspec.ValidationError as error:
         # A QuorateError from __post_init__ comes wrapped, with the place where it happened.
         raise QuorateError(str(error.__cause__ or error)) from None

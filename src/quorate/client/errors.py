@@ -8,6 +8,8 @@ from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
 from quorate.kernel.ids import LeaderEpoch, NodeId, Offset, TopicId, TopicPartition
 
+_DENIALS = frozenset(code for code in ErrorCode if code.name.endswith("_AUTHORIZATION_FAILED"))
+
 
 class Disconnected(QuorateError):
     """There is no working connection to a broker, or it has just ended. Another attempt may help."""
@@ -38,6 +40,14 @@ class AuthenticationFailed(KafkaError):
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, f"authentication with {address} failed: {reason}")
         self.address = address
+
+
+class TokenRefused(QuorateError):
+    """There is no access token to be had with these settings, and trying again is no use."""
+
+
+class TokenUnavailable(QuorateError):
+    """Whoever gives access tokens does not answer. Another attempt may help."""
 
 
 class UnsupportedApi(KafkaError):
@@ -148,5 +158,9 @@ def error_code(number: int) -> ErrorCode:
 def check(number: int, what: str, message: str | None = None) -> None:
     """Raise unless the code says that it went well. ``what`` completes "cannot …"."""
     code = error_code(number)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(code, f"cannot {what}: {message or code.name}")
+    if code is ErrorCode.NONE:
+        return
+    if code in _DENIALS:
+        # Apache Kafka's own words for some of these are a page of its insides.
+        message = f"the cluster does not allow it to this user ({code.name})"
+    raise KafkaError(code, f"cannot {what}: {message or code.name}")

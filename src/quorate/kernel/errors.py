@@ -5,7 +5,7 @@ the only list of codes that may be retried.
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 #: Longer than any path or sentence of ours.
 MOST_CHARACTERS = 1000
@@ -213,6 +213,24 @@ class KafkaError(QuorateError):
         self.code = code
         self.message = clipped
 
+    def again(self) -> Self:
+        """The same error without what it has seen: to be kept as a value in place of this one, or raised in its place.
+
+        One that was raised keeps the frames that it left, those that called them, and there what keeps it: a circle,
+        longer with each time that it is raised.
+        """
+        same = type(self).__new__(type(self), *self.args)
+        same.__dict__.update(self.__dict__)
+        return same
+
     @property
     def retriable(self) -> bool:
         return self.code in RETRIABLE
+
+
+class ThrottlingError(KafkaError):
+    """What a client asked for goes over its quota: it is not done, and may be asked for again after the time."""
+
+    def __init__(self, throttle_time_ms: int) -> None:
+        super().__init__(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self.throttle_time_ms = throttle_time_ms

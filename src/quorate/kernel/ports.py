@@ -1,4 +1,4 @@
-"""The ports to wall time and disks, and the bytes that go through them.
+"""The ports to wall time, disks and the operator's files, and the bytes that go through them.
 
 The real disk is ``storage.os_disk``; simulations hand in one that forgets what was not synced. Paths are plain strings
 joined with ``/``. Failures are ``OSError``, as the operating system names them (``ENOSPC`` when the disk is full).
@@ -22,6 +22,16 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
+        ...
+
+
+class OperatorFiles(Protocol):
+    """Small files that an operator puts beside the settings, and may replace while the node runs."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def read_private(self, path: str) -> bytes:
+        """The same, of a secret. Raises ``QuorateError`` where others than the owner could read it."""
         ...
 
 

@@ -105,21 +105,22 @@ async def unless_superseded(
     is_superseded: Callable[[], bool],
 ) -> T:
     """The result of ``work``; raises ``Superseded`` as soon as a change makes it pointless, and cancels it."""
-    attempt = loop.create_task(work)
+    attempt: asyncio.Future[Any] = loop.create_task(work)
     try:
         while True:
-            either: list[asyncio.Future[Any]] = [attempt, changes.next_change]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([attempt, changes.next_change], return_when=asyncio.FIRST_COMPLETED)
             if attempt.done():
-                return attempt.result()
+                result: T = attempt.result()
+                return result
             if is_superseded():
                 raise Superseded
     finally:
         attempt.cancel()
         # The caller may be cancelled in the very turn in which the attempt fails; nobody waits for it any more.
         attempt.add_done_callback(_retrieve_exception)
+        del attempt  # It keeps the error that it raises, and that this frame.
 
 
-def _retrieve_exception(attempt: "asyncio.Task[Any]") -> None:
+def _retrieve_exception(attempt: "asyncio.Future[Any]") -> None:
     if not attempt.cancelled():
         attempt.exception()

@@ -167,15 +167,37 @@ CLUSTER_OPERATIONS: Final = _from_state(_Op.DESCRIBE, _On.CLUSTER, _At.OMITTED)
 NOTHING: Final[tuple[AclAsk, ...]] = ()
 
 
-def _is_follower(request: Any) -> bool:
+def is_follower(request: Any) -> bool:
+    """Of a Fetch: whether it is sent as by a replica."""
     return bool(request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+#: Where a batch says which format it has, and whether it is part of a transaction.
+_MAGIC_AT, _ATTRIBUTES_AT, _IS_TRANSACTIONAL = 16, 22, 0x10
+_MAGIC: Final = 2
+
+
+def _has_transactional_records(request: Any) -> bool:
+    return any(
+        partition.records is not None
+        and len(partition.records) > _ATTRIBUTES_AT
+        and partition.records[_MAGIC_AT] == _MAGIC
+        and partition.records[_ATTRIBUTES_AT] & _IS_TRANSACTIONAL
+        for topic in request.topic_data
+        for partition in topic.partition_data
+    )
 
 
 _V3_TRANSACTION: Final = "v3_and_below_transactional_id"
 
 API_RULES: Final[Mapping[ApiKey, tuple[AclAsk, ...]]] = {
     ApiKey.PRODUCE: (
-        _transaction(),
+        AclAsk(
+            operation=_Op.WRITE,
+            resource_type=_On.TRANSACTIONAL_ID,
+            names="transactional_id",
+            only_if=_has_transactional_records,
+        ),
         _topics(_Op.WRITE, "topic_data.name", last_version=12),
         _topics(_Op.WRITE, "topic_data.topic_id", first_version=13),
     ),
@@ -185,7 +207,7 @@ API_RULES: Final[Mapping[ApiKey, tuple[AclAsk, ...]]] = {
             resource_type=_On.CLUSTER,
             refusal=_At.ELEMENT,
             error=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            only_if=_is_follower,
+            only_if=is_follower,
         ),
         FETCHED_TOPICS,
     ),
@@ -222,6 +244,7 @@ API_RULES: Final[Mapping[ApiKey, tuple[AclAsk, ...]]] = {
         AclAsk(
             operation=_Op.CLUSTER_ACTION,
             resource_type=_On.CLUSTER,
+            first_version=6,
             only_if=lambda request: request.key_type == _SHARE_COORDINATOR,
         ),
     ),

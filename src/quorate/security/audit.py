@@ -1,10 +1,10 @@
-"""The audit log: who was let in and who did what, one line each, as Apache Kafka's words or as JSON.
+"""The audit log: who was let in and who did what, one line each, in Apache Kafka's words, and the same as fields.
 
-Names come from outside. No character of theirs ends a line, hides text or starts what looks like another field.
+Names come from outside. In a line no character of theirs ends it, hides text or starts what looks like another field.
 """
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -63,23 +63,24 @@ def access_line(requester: Requester, request: str, checked: Checked) -> str:
     )
 
 
-def access_json(time_ms: int, requester: Requester, request: str, checked: Checked) -> str:
-    return _json(
-        {
-            "time_ms": time_ms,
-            "event": "access",
-            "principal": _clean(requester.principal),
-            "host": _clean(requester.host),
-            "operation": checked.operation.name,
-            "resource_type": checked.resource_type.name,
-            "resource": _clean(checked.name),
-            "request": request,
-            "count": checked.count,
-            "outcome": _outcome(checked.verdict.is_allowed).lower(),
-            "rule": str(checked.verdict.rule),
-            "acl": None if checked.verdict.acl is None else _clean(_acl(checked.verdict.acl)),
-        }
-    )
+def access_fields(requester: Requester, listener: str, request: str, checked: Checked) -> dict[str, Any]:
+    """The same for a log in JSON: values as they were said, but for their length."""
+    verdict = checked.verdict
+    return {
+        "event": "access",
+        "principal": clip(requester.principal, _MAX_CHARACTERS),
+        "host": clip(requester.host, _MAX_CHARACTERS),
+        "listener": clip(listener, _MAX_CHARACTERS),
+        "api": request,
+        "operation": checked.operation.name,
+        "resource_type": checked.resource_type.name,
+        "resource_name": clip(checked.name, _MAX_CHARACTERS),
+        "pattern_type": PatternType.LITERAL.name,
+        "count": checked.count,
+        "allowed": verdict.is_allowed,
+        "rule": str(verdict.rule),
+        "acl": None if verdict.acl is None else _acl(verdict.acl),
+    }
 
 
 def login_line(attempt: LoginAttempt) -> str:
@@ -91,19 +92,16 @@ def login_line(attempt: LoginAttempt) -> str:
     )
 
 
-def login_json(time_ms: int, attempt: LoginAttempt) -> str:
-    return _json(
-        {
-            "time_ms": time_ms,
-            "event": "login",
-            "principal": None if attempt.principal is None else _clean(attempt.principal),
-            "host": _clean(attempt.host),
-            "listener": _clean(attempt.listener),
-            "mechanism": _clean(attempt.mechanism),
-            "outcome": _outcome(attempt.is_allowed).lower(),
-            "reason": None if attempt.reason is None else _clean(attempt.reason),
-        }
-    )
+def login_fields(attempt: LoginAttempt) -> dict[str, Any]:
+    return {
+        "event": "login",
+        "principal": None if attempt.principal is None else clip(attempt.principal, _MAX_CHARACTERS),
+        "host": clip(attempt.host, _MAX_CHARACTERS),
+        "listener": clip(attempt.listener, _MAX_CHARACTERS),
+        "mechanism": clip(attempt.mechanism, _MAX_CHARACTERS),
+        "allowed": attempt.is_allowed,
+        "reason": None if attempt.reason is None else clip(attempt.reason, _MAX_CHARACTERS),
+    }
 
 
 def _outcome(is_allowed: bool) -> str:
@@ -137,7 +135,3 @@ def _clean(text: str) -> str:
         each if each.isprintable() else each.encode("unicode_escape", "backslashreplace").decode()
         for each in clip(text, _MAX_CHARACTERS)
     )
-
-
-def _json(fields: dict[str, object]) -> str:
-    return msgspec.json.encode(fields).decode()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -94,6 +95,32 @@ def node_of_certificate(certificate: Mapping[str, Any]) -> NodeId | None:
         return None
     node_id = int(nodes.pop())
     return NodeId(node_id) if node_id <= MAX_NODE_ID else None
+
+
+class CertificateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What shows whether a certificate will do."""
+
+    expires: datetime.datetime
+    #: Whether the authority that was asked about has signed it.
+    is_of_authority: bool
+
+
+def examine_certificate(pem: bytes, authority: bytes) -> CertificateFacts:
+    """The first certificate of a PEM text, which may hold its key too; ``authority`` is the authority's own."""
+    try:
+        certificate, signer = (x509.load_pem_x509_certificate(each) for each in (pem, authority))
+    except ValueError:
+        raise QuorateError("it is no certificate in PEM") from None
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except (ValueError, TypeError, InvalidSignature):
+        return CertificateFacts(expires=certificate.not_valid_after_utc, is_of_authority=False)
+    return CertificateFacts(expires=certificate.not_valid_after_utc, is_of_authority=True)
+
+
+def check_authority(authority: Issued) -> None:
+    """Raises ``QuorateError`` where it could not sign."""
+    _load(authority)
 
 
 def _builder(

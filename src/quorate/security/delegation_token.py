@@ -7,13 +7,14 @@ nowhere: the metadata holds who owns a token and until when, and each node compu
 import hmac
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha512
 from typing import Final
 
 import msgspec
 
 from quorate.security.listeners import SecurityProtocol
 from quorate.security.principals import ANONYMOUS, KafkaPrincipal
-from quorate.security.sasl.scram_server import TokenSecret
+from quorate.security.sasl.scram import TokenSecret
 
 DEFAULT_MAX_LIFETIME_MS: Final = 7 * 24 * 3_600_000
 DEFAULT_EXPIRY_MS: Final = 24 * 3_600_000
@@ -49,6 +50,10 @@ class TokenKeys:
         self._hmac: Callable[[str], bytes] = lru_cache(maxsize=_KEPT_SECRETS)(
             lambda token_id: hmac.digest(key, token_id.encode(), "sha512")
         )
+        #: Of the tokens that were last looked into: their ids by the hash of their secret, so that the time of a look
+        #: tells nothing of a secret, and there is one hash to compute for each token and not one for each look.
+        self._indexed: Mapping[str, DelegationToken] = {}
+        self._ids: dict[bytes, str] = {}
 
     def __repr__(self) -> str:
         return "TokenKeys(...)"
@@ -56,10 +61,17 @@ class TokenKeys:
     def hmac_of(self, token_id: str) -> bytes:
         return self._hmac(token_id)
 
-    def find(self, tokens: Iterable[DelegationToken], secret: bytes) -> DelegationToken | None:
+    def find(self, tokens: Mapping[str, DelegationToken], secret: bytes) -> DelegationToken | None:
         """The token that somebody names by its secret."""
-        found = [token for token in tokens if hmac.compare_digest(self._hmac(token.token_id), secret)]
-        return found[0] if found else None
+        if tokens is not self._indexed:
+            self._index(tokens)
+        return tokens.get(self._ids.get(sha512(secret).digest(), ""))
+
+    def _index(self, tokens: Mapping[str, DelegationToken]) -> None:
+        known = {token_id: digest for digest, token_id in self._ids.items()}
+        digests = {each: known.get(each) or sha512(self._hmac(each)).digest() for each in tokens}
+        self._ids = {digest: token_id for token_id, digest in digests.items()}
+        self._indexed = tokens
 
     def login_secret(self, tokens: Mapping[str, DelegationToken], token_id: str, now_ms: int) -> TokenSecret | None:
         """What SCRAM checks a login by; None where there is no such token, or not any more."""

@@ -61,7 +61,7 @@ def parse_jaas(text: str, setting: str = "sasl.jaas.config") -> JaasEntry:
         if key[0] != "word" or equals[0] != "equals" or value[0] not in ("word", "text"):
             raise QuorateError(f'{setting}: an option is not of the form option="value"')
         if key[1] in options:
-            raise QuorateError(f"{setting}: the option {key[1]} comes twice")
+            raise QuorateError(f"{setting}: an option comes twice")
         options[key[1]] = value[1]
     return JaasEntry(login_module=module, options=options)
 

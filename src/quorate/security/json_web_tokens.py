@@ -22,6 +22,8 @@ from quorate.security.access_tokens import AccessToken, InvalidToken, TokenRules
 _MIN_RSA_BITS: Final = 2_048
 _MAX_TOKEN_BYTES: Final = 64 * 1024
 _MAX_KEYS: Final = 1_000
+#: Each takes a fraction of a millisecond of the loop, and strangers write tokens.
+_MOST_TRIED: Final = 16
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 
@@ -91,6 +93,8 @@ def _check_signature(
     ]
     if not fitting:
         raise InvalidToken("its key is not known", unknown_key=True)
+    if len(fitting) > _MOST_TRIED:
+        raise InvalidToken("it does not name its key, and there are too many to try")
     if not any(_is_signed_by(key.key, algorithm, signed, signature) for key in fitting):
         # Without a key id a new key cannot be told from a forged token.
         raise InvalidToken("its signature is wrong", unknown_key=key_id is None)

@@ -38,6 +38,7 @@ _DIALER_PROOF: Final = Struct(">iiB")
 _LISTENER_PROOF: Final = Struct(f">i{_PROOF_BYTES}s")
 _MAGIC: Final = b"QPH\0"
 _VERSION: Final = 1
+_PURPOSE: Final = "peers"
 
 
 class PeerRefused(Exception):
@@ -60,6 +61,10 @@ class ClusterSecrets:
     def __repr__(self) -> str:
         return f"ClusterSecrets({len(self._secrets)})"
 
+    def uphold(self, proven: "ProvenPeer") -> bool:
+        """Whether what the peer has proven once is worth something with these secrets."""
+        return any(_is_same(key, proven.key) for key in self.keys(_PURPOSE))
+
     def keys(self, purpose: str) -> tuple[bytes, ...]:
         """A key of each secret for one purpose: what is learnt of one says nothing about another."""
         return tuple(hmac.digest(secret.encode(), purpose.encode(), "sha256") for secret in self._secrets)
@@ -79,8 +84,8 @@ class ProvenPeer(msgspec.Struct, frozen=True, kw_only=True):
     """The other end knows the secret, and is this node."""
 
     node_id: NodeId
-    #: Known to both ends of this connection alone.
-    session_key: bytes
+    #: Of the secret that both know: where that one counts no more, neither does the proof.
+    key: bytes
 
     def __repr__(self) -> str:
         return f"ProvenPeer({self.node_id})"
@@ -116,7 +121,7 @@ class DialingPeer:
         self, secrets: ClusterSecrets, own: NodeId, meant: NodeId | None, nonce: bytes, channel: bytes = b""
     ) -> None:
         assert len(nonce) == NONCE_BYTES
-        self._keys = secrets.keys("peers")
+        self._keys = secrets.keys(_PURPOSE)
         self._own = own
         self._meant = NO_NODE if meant is None else meant
         self._nonce = nonce
@@ -154,7 +159,7 @@ class DialingPeer:
             raise PeerRefused("the other end does not know this cluster's secret")
         if listener < 0 or listener == self._own or self._meant not in (NO_NODE, listener):
             raise PeerRefused(f"the other end is node {listener} and not the one that was meant")
-        return ProvenPeer(node_id=listener, session_key=transcript.digest(fitting[0], "session", listener))
+        return ProvenPeer(node_id=listener, key=fitting[0])
 
 
 class ListeningPeer:
@@ -162,7 +167,7 @@ class ListeningPeer:
 
     def __init__(self, secrets: ClusterSecrets, own: NodeId, nonce: bytes, channel: bytes = b"") -> None:
         assert len(nonce) == NONCE_BYTES
-        self._keys = secrets.keys("peers")
+        self._keys = secrets.keys(_PURPOSE)
         self._own = own
         self._nonce = nonce
         self._channel = channel
@@ -202,7 +207,7 @@ class ListeningPeer:
         if meant not in (NO_NODE, self._own):
             raise PeerRefused(f"node {dialer} means to reach node {meant}")
         key = fitting[0]
-        self.proven = ProvenPeer(node_id=dialer, session_key=transcript.digest(key, "session", self._own))
+        self.proven = ProvenPeer(node_id=dialer, key=key)
         return _LISTENER_PROOF.pack(self._own, transcript.digest(key, "listener", self._own))
 
 

@@ -1,7 +1,7 @@
 """Kafka's ``client.properties``: Java's format, read and written, with secrets that stand elsewhere.
 
-``${NAME}`` is a variable of the environment and ``${file:/path}`` what a file holds, without the line end. No error
-shows a value.
+``${NAME}`` is a variable of the environment and ``${file:/path}`` what a file holds, without the line end. In a login
+module's options it is one value, whatever is in it. No error shows a value.
 """
 
 import re
@@ -12,8 +12,10 @@ from quorate.kernel.errors import QuorateError
 
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _BLANKS: Final = " \t\f"
 _REFERENCE: Final = re.compile(r"\$\{(file:)?([^${}]+)\}")
+JAAS_KEY: Final = "sasl.jaas.config"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -42,7 +44,13 @@ def resolve_references(
 
 
 def _resolved(key: str, value: str, variables: Mapping[str, str], read_file: Callable[[str], str]) -> str:
+    is_option = key.endswith(JAAS_KEY) and _REFERENCE.fullmatch(value.strip()) is None
+
     def replacement(match: re.Match[str]) -> str:
+        found = referred(match)
+        return login_module_value(found, is_bare=value[: match.start()].endswith("=")) if is_option else found
+
+    def referred(match: re.Match[str]) -> str:
         is_file, name = match[1] is not None, match[2]
         if not is_file:
             if _VARIABLE.fullmatch(name) is None:
@@ -56,6 +64,12 @@ def _resolved(key: str, value: str, variables: Mapping[str, str], read_file: Cal
             raise QuorateError(f"{key}: {name} cannot be read: {getattr(error, 'strerror', 'no text')}") from None
 
     return _REFERENCE.sub(replacement, value)
+
+
+def login_module_value(text: str, *, is_bare: bool) -> str:
+    """What stands between the quotes of a login module's option; with quotes of its own where there are none."""
+    escaped = re.sub(r"""([\\"'])""", r"\\\1", text)
+    return f'"{escaped}"' if is_bare else escaped
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -103,5 +117,13 @@ def _unescaped(text: str, number: int) -> str:
 def _escaped(text: str, *, is_key: bool) -> str:
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     if is_key:
-        return re.sub(r"([ =:#!])", r"\\\1", escaped)
-    return "\\" + escaped if escaped.startswith(" ") else escaped
+        escaped = re.sub(r"([ =:#!])", r"\\\1", escaped)
+    elif escaped.startswith(" "):
+        escaped = "\\" + escaped
+    return _NOT_ASCII.sub(_unicode_escape, escaped)
+
+
+def _unicode_escape(match: re.Match[str]) -> str:
+    """Java reads such files as ISO 8859-1."""
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

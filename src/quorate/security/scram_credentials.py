@@ -2,17 +2,22 @@
 
 RFC 5802: the stored key checks a client's proof, the server key makes the server's own. A password comes in, is hashed,
 and is in nothing that this module returns. To hash takes milliseconds: shells have a worker do it.
+
+Apache Kafka and librdkafka send and hash what was typed. Clients that follow SASLprep (RFC 4013) prepare it first, so
+that its different spellings are the same. So a password is prepared here nowhere silently: one that both would not send
+alike is refused where it is chosen (``is_prepared``).
 """
 
 import hashlib
 import hmac
+import stringprep
+import unicodedata
 from enum import IntEnum
 from typing import Final
 
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.security.saslprep import is_prepared
 
 MIN_ITERATIONS: Final = 4_096
 #: As in Apache Kafka: more would let an administrator, or one who plays it, burn every client's time.
@@ -20,6 +25,24 @@ MAX_ITERATIONS: Final = 16_384
 DEFAULT_ITERATIONS: Final = 4_096
 #: Of randomness in a salt.
 SALT_SEED_BYTES: Final = 17
+
+_MAX_NAME_LENGTH: Final = 255
+
+_MAPPED_TO_NOTHING: Final = stringprep.in_table_b1
+_OTHER_SPACES: Final = stringprep.in_table_c12
+_PROHIBITED: Final = (
+    stringprep.in_table_c12,
+    stringprep.in_table_c21_c22,
+    stringprep.in_table_c3,
+    stringprep.in_table_c4,
+    stringprep.in_table_c5,
+    stringprep.in_table_c6,
+    stringprep.in_table_c7,
+    stringprep.in_table_c8,
+    stringprep.in_table_c9,
+    #: Stored strings have no code points that Unicode 3.2 had not assigned.
+    stringprep.in_table_a1,
+)
 
 
 class ScramMechanism(IntEnum):
@@ -81,7 +104,14 @@ def new_salt(seed: bytes) -> bytes:
     return "".join(reversed(digits)).encode()
 
 
+def is_tool_salt(salt: bytes) -> bool:
+    """Whether it is in the form of ``new_salt``."""
+    return 0 < len(salt) <= _MOST_DIGITS and not salt.strip(_DIGITS.encode())
+
+
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+#: Of a number of 130 bits.
+_MOST_DIGITS: Final = 26
 
 
 def derive_credential(
@@ -120,6 +150,19 @@ def check_iterations(iterations: int) -> None:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
 
 
+def check_new_user_name(name: str) -> None:
+    """Of a user that is made here."""
+    if not name or name != name.strip():
+        raise QuorateError("a user's name is not empty, and has no blanks around it")
+    if len(name) > _MAX_NAME_LENGTH:
+        raise QuorateError(f"a user's name has {_MAX_NAME_LENGTH} characters at most")
+    if not is_prepared(name):
+        raise QuorateError(
+            f"{name!r} has characters that some clients replace and others send as they are (RFC 4013); "
+            "choose a name without unusual spaces, ligatures, full-width or control characters"
+        )
+
+
 def check_new_password(password: str) -> None:
     """Of a password that is chosen here. The error does not show it."""
     if not password:
@@ -131,50 +174,30 @@ def check_new_password(password: str) -> None:
         )
 
 
-class NewScramUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user who is made before there is anybody who could be asked to: the first one of a cluster."""
-
-    name: str
-    mechanism: ScramMechanism
-    credential: ScramCredential
-
-
-def parse_new_user(text: str, random_bytes: bytes) -> NewScramUser:
-    """``SCRAM-SHA-256=[name=alice,password=secret]``, as ``kafka-storage format --add-scram`` has it.
-
-    ``iterations`` may be named too. No error shows the text. Takes milliseconds.
-    """
-    name, separator, rest = text.partition("=")
-    mechanism = scram_mechanism(name)
-    if mechanism is None or not separator or not (rest.startswith("[") and rest.endswith("]")):
-        raise QuorateError("a SCRAM user is written SCRAM-SHA-256=[name=alice,password=secret], or with SCRAM-SHA-512")
-    settings = _settings(rest[1:-1])
-    user, password = settings.get("name", ""), settings.get("password", "")
-    if not user:
-        raise QuorateError(f"the SCRAM user of {name} has no name")
-    check_new_password(password)
-    iterations = settings.get("iterations", str(DEFAULT_ITERATIONS))
-    if not (iterations.isascii() and iterations.isdigit()) or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
-        raise QuorateError(f"the iterations of a SCRAM user are a number from {MIN_ITERATIONS} to {MAX_ITERATIONS}")
-    credential = derive_credential(mechanism, password, new_salt(random_bytes), int(iterations))
-    return NewScramUser(name=user, mechanism=mechanism, credential=credential)
+def saslprep(text: str) -> str:
+    """Raises ValueError for what no name or password may contain."""
+    mapped = "".join(" " if _OTHER_SPACES(each) else each for each in text if not _MAPPED_TO_NOTHING(each))
+    prepared = unicodedata.ucd_3_2_0.normalize("NFKC", mapped)
+    for each in prepared:
+        if any(is_in_table(each) for is_in_table in _PROHIBITED):
+            raise ValueError(f"U+{ord(each):04X} may not be in it")
+    _check_directions(prepared)
+    return prepared
 
 
-def _settings(text: str) -> dict[str, str]:
-    """Keys and values between commas. A password may have commas if it stands between quotes."""
-    settings: dict[str, str] = {}
-    rest = text
-    while rest:
-        key, separator, rest = rest.partition("=")
-        key = key.strip()
-        if not separator or key not in ("name", "password", "iterations") or key in settings:
-            raise QuorateError("a SCRAM user has a name, a password and perhaps iterations, each of them once")
-        if rest.startswith('"'):
-            value, separator, rest = rest[1:].partition('"')
-            if not separator or (rest and not rest.startswith(",")):
-                raise QuorateError(f"the {key} of a SCRAM user has a quote without its other one")
-            rest = rest.removeprefix(",")
-        else:
-            value, _, rest = rest.partition(",")
-        settings[key] = value
-    return settings
+def is_prepared(text: str) -> bool:
+    """Whether clients that prepare it send the same as those that do not."""
+    try:
+        return saslprep(text) == text
+    except ValueError:
+        return False
+
+
+def _check_directions(text: str) -> None:
+    """RFC 3454, section 6: text from right to left begins and ends so, and has none from left to right in it."""
+    if not any(stringprep.in_table_d1(each) for each in text):
+        return
+    if any(stringprep.in_table_d2(each) for each in text):
+        raise ValueError("it mixes letters that are written from left to right and from right to left")
+    if not (stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
+        raise ValueError("it begins or ends with what is not written from right to left")

@@ -1,18 +1,25 @@
-"""Takes the connections of a listener: at once, later, or not at all, by Apache Kafka's limits.
+"""Takes the connections of all listeners: at once, later, or not at all, by Apache Kafka's limits.
 
 A connection from an address that has its number is refused; one beyond the number of all, or the rate, waits. Whatever
 the limits are, some connections are kept for clients on the node's own machine, so that nobody is locked out of
 changing them back; the least recently used of these makes room for the next.
 
+One beyond the rate of its own address is held back by itself (``transport.held_connections``): nobody waits behind it.
+
 A connection that has to wait is taken from the kernel, whose queue has no order but that of coming, and left unread, so
 that clients on this machine get in past it. Where no descriptor is left, nothing is taken for a moment, as the loop
 would be told of the same connection again and again.
+
+Handshakes of TLS take turns: each takes up to milliseconds of computing, and strangers ask for it. A hundred that come
+at once would be one long turn of the loop; so they queue, and everything else has its turn in between.
 """
 
 import asyncio
 import errno
 import logging
 import socket
+import ssl
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +27,11 @@ from enum import Enum
 
 import msgspec
 
+from quorate.kernel.line_limit import LineLimit
 from quorate.kernel.tasks import TaskScope, logged_failures
-from quorate.transport.connection import ServerConnection
+from quorate.transport.connection import FrameHandler, ServerConnection
+from quorate.transport.held_connections import ConnectionRates, HeldConnections, NoConnectionRates
+from quorate.transport.tls_layer import ENCRYPTED_READ_BYTES, TlsLayer
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +48,11 @@ _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 RESERVED = 8
 _NO_LIMIT = 2**31 - 1
 _LINE_INTERVAL_S = 10.0
+_OVER_RATE = "connection_creation_rate"
+#: A client that has not finished its handshake by then does not mean to.
+_HANDSHAKE_TIMEOUT_S = 10.0
+#: For handshakes, in one turn of the loop. The one that is begun is done with in any case.
+_HANDSHAKES_S = 0.002
 
 
 class ConnectionCaps(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,18 +142,39 @@ class RefusedConnections:
         return f"connection refused reason={reason!r} peer={address} count={self.count} untold={untold}"
 
 
+class Door(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One listener: its sockets, bound, and what makes the frame handler of each connection that comes by them."""
+
+    sockets: Sequence[socket.socket]
+    open_connection: Callable[[ServerConnection], FrameHandler]
+    #: With what the next handshake is made; None without TLS.
+    tls: Callable[[], ssl.SSLContext] | None = None
+    name: str = ""
+
+
 class Acceptor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        listeners: Sequence[socket.socket],
+        doors: Sequence[Door],
         quotas: ConnectionQuotas,
-        make_connection: Callable[[], ServerConnection],
+        make_connection: Callable[[Door], ServerConnection],
         on_crowded: Callable[[], None],
+        *,
+        rates: ConnectionRates | None = None,
+        handshake_timeout_s: float = _HANDSHAKE_TIMEOUT_S,
     ) -> None:
-        """Listens on sockets that are bound."""
         self._loop = loop
-        self._listeners = listeners
+        self._held: HeldConnections[_Accepted] = HeldConnections(
+            loop, NoConnectionRates() if rates is None else rates, self._released_by_rate
+        )
+        self._handshake_timeout_s = handshake_timeout_s
+        self._handshakes: set[TlsLayer] = set()
+        self._handshake_turns = HandshakeTurns(loop)
+        self._failed_handshakes = LineLimit()
+        #: What all TLS connections read into.
+        self._encrypted = memoryview(bytearray(ENCRYPTED_READ_BYTES if any(door.tls for door in doors) else 0))
+        self._sockets = [(each, door) for door in doors for each in door.sockets]
         self._quotas = quotas
         self._make_connection = make_connection
         self._on_crowded = on_crowded
@@ -152,20 +188,23 @@ class Acceptor:
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self, backlog: int) -> None:
-        for listener in self._listeners:
-            listener.setblocking(False)
-            listener.listen(backlog)
+        for listening, _ in self._sockets:
+            listening.setblocking(False)
+            listening.listen(backlog)
         self._watch()
 
     def close(self) -> None:
         for timer in (self._look, self._pause):
             if timer is not None:
                 timer.cancel()
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
-            listener.close()
+        for listening, _ in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
         while self._waiting:
             self._waiting.popleft().socket.close()
+        self._held.close()
+        for handshake in tuple(self._handshakes):
+            handshake.abort()
 
     def released(self, connection: ServerConnection) -> None:
         """The connection has ended."""
@@ -177,13 +216,13 @@ class Acceptor:
 
     def _watch(self) -> None:
         self._pause = None
-        for listener in self._listeners:
-            self._loop.add_reader(listener.fileno(), self._accept, listener)
+        for listening, door in self._sockets:
+            self._loop.add_reader(listening.fileno(), self._accept, listening, door)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listening: socket.socket, door: Door) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
-                accepted = _Accepted(*listener.accept())
+                accepted = _Accepted(door, *listening.accept())
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
@@ -194,20 +233,35 @@ class Acceptor:
                     return
                 logger.warning("connection not accepted error=%s", error)
                 continue
-            self._judge(accepted)
+            self._arrived(accepted)
 
     def _take_nothing(self, error: OSError) -> None:
         self._tell(error.strerror or str(error), "-")
         self._on_crowded()
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.fileno())
+        for listening, _ in self._sockets:
+            self._loop.remove_reader(listening.fileno())
         self._pause = self._loop.call_later(_PAUSE_S, self._watch)
 
-    def _judge(self, accepted: "_Accepted") -> None:
-        if self._quotas.is_crowded(len(self._waiting), is_local=accepted.is_local):
+    def _arrived(self, accepted: "_Accepted") -> None:
+        if self._quotas.is_crowded(len(self._waiting) + len(self._held), is_local=accepted.is_local):
             self._refuse(accepted, "no descriptor is left for it")
             self._on_crowded()
             return
+        delay_s = self._held.delay_s(accepted.address)
+        if delay_s == 0:
+            self._judge(accepted)
+        elif accepted.is_local and self._make_room_in_reserve():
+            self._admit(accepted, is_reserved=True)
+        elif not self._held.hold(accepted, delay_s):
+            self._refuse(accepted, _OVER_RATE)
+
+    def _released_by_rate(self, accepted: "_Accepted", is_its_turn: bool) -> None:
+        if is_its_turn:
+            self._judge(accepted)
+        else:
+            self._refuse(accepted, _OVER_RATE)
+
+    def _judge(self, accepted: "_Accepted") -> None:
         admission, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=accepted.is_local)
         if admission is Admission.ADMIT_RESERVED and not self._make_room_in_reserve():
             admission, reason = self._quotas.judge(accepted.address, self._loop.time(), is_local=False)
@@ -222,20 +276,49 @@ class Acceptor:
             self._admit(accepted, is_reserved=admission is Admission.ADMIT_RESERVED)
 
     def _admit(self, accepted: "_Accepted", *, is_reserved: bool) -> None:
-        connection = self._make_connection()
+        connection = self._make_connection(accepted.door)
         self._quotas.opened(accepted.address)
         self._admitted[connection] = accepted.address
         if is_reserved:
             self._reserved[connection] = None
-        self._opening.spawn(self._open(connection, accepted.socket))
+        self._opening.spawn(self._open(connection, accepted))
 
-    async def _open(self, connection: ServerConnection, accepted: socket.socket) -> None:
+    async def _open(self, connection: ServerConnection, accepted: "_Accepted") -> None:
+        tls = accepted.door.tls
+        protocol = connection if tls is None else self._handshake(connection, accepted, tls())
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            await self._loop.connect_accepted_socket(lambda: protocol, accepted.socket)
         except OSError as error:
             logger.debug("connection lost before it was opened error=%s", error)
-            accepted.close()
+            accepted.socket.close()
             self.released(connection)
+
+    def _handshake(self, connection: ServerConnection, accepted: "_Accepted", context: ssl.SSLContext) -> TlsLayer:
+        def ended(reason: str | None) -> None:
+            self._handshakes.discard(layer)
+            if reason is None:
+                return
+            self.released(connection)
+            untold = self._failed_handshakes.admit(self._loop.time())
+            if untold is not None:
+                logger.warning(
+                    "tls handshake failed listener=%s peer=%s reason=%r untold=%s",
+                    accepted.door.name,
+                    accepted.address,
+                    reason,
+                    untold,
+                )
+
+        layer = TlsLayer(
+            connection,
+            context,
+            self._encrypted,
+            timeout_s=self._handshake_timeout_s,
+            on_handshake_ended=ended,
+            ask_for_turn=self._handshake_turns.ask,
+        )
+        self._handshakes.add(layer)
+        return layer
 
     def _admit_waiting(self) -> None:
         while self._waiting:
@@ -283,11 +366,44 @@ class Acceptor:
 class _Accepted:
     """A connection that the kernel has, and nobody reads from yet."""
 
-    def __init__(self, accepted: socket.socket, remote: Sequence[object]) -> None:
+    def __init__(self, door: Door, accepted: socket.socket, remote: Sequence[object]) -> None:
         accepted.setblocking(False)
+        self.door = door
         self.socket = accepted
         self.address = str(remote[0]).partition("%")[0]
         self.is_local = False
         with suppress(OSError):
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.is_local = accepted.getsockname()[0] == remote[0]
+
+
+class HandshakeTurns:
+    """Who shakes hands when: a few in a turn of the loop, so that a crowd at the door does not hold up those inside."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = time.perf_counter) -> None:
+        """``now`` goes on within a turn of the loop, whose own time may stand still."""
+        self._loop = loop
+        self._now = now
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_due = False
+
+    def ask(self, step: Callable[[], None]) -> None:
+        """Have it called soon, after those that were asked for before."""
+        self._waiting.append(step)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._take)
+
+    def _take(self) -> None:
+        self._is_due = False
+        end_s = self._now() + _HANDSHAKES_S
+        try:
+            while self._waiting:
+                self._waiting.popleft()()
+                if self._now() >= end_s:
+                    break
+        finally:
+            self._schedule()

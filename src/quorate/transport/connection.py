@@ -15,7 +15,15 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from quorate.transport.outbox import Outbox, Reply, ReplyPart, SocketRoom
+from quorate.transport.outbox import (
+    TLS_SEND_BUFFERS,
+    Outbox,
+    Reply,
+    ReplyPart,
+    SocketRoom,
+    TransportTurns,
+    bound_send_buffer,
+)
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
 from quorate.transport.receive_memory import ReceiveMemory
 
@@ -35,7 +43,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_requests_in_flight: int = 128
     #: Of those whose answers may be large, and lie in memory.
     max_bulky_in_flight: int = 4
-    #: Of the socket; -1 leaves it to the system.
+    #: Of the socket, twice as much with TLS; -1 leaves it to the system.
     send_buffer_bytes: int = 262_144
 
 
@@ -56,7 +64,7 @@ class RequestDeadline(msgspec.Struct, frozen=True, kw_only=True):
 class ConnectionObserver(Protocol):
     """The server that a connection belongs to."""
 
-    def connection_opened(self, connection: "ServerConnection") -> FrameHandler: ...
+    def connection_opened(self, connection: "ServerConnection") -> None: ...
 
     def connection_closed(self, connection: "ServerConnection", reason: str | None) -> None: ...
 
@@ -71,9 +79,16 @@ def _serve_nothing(frame: memoryview) -> None:
 
 class ServerConnection(asyncio.BufferedProtocol):
     def __init__(
-        self, observer: ConnectionObserver, limits: ConnectionLimits, now: Callable[[], float], memory: ReceiveMemory
+        self,
+        observer: ConnectionObserver,
+        open_handler: "Callable[[ServerConnection], FrameHandler]",
+        limits: ConnectionLimits,
+        now: Callable[[], float],
+        memory: ReceiveMemory,
     ) -> None:
+        """``open_handler`` may raise ``CloseConnection``: then the connection ends, and nothing of it is served."""
         self._observer = observer
+        self._open_handler = open_handler
         self._limits = limits
         self._now = now
         self._incoming = ReceiveBuffer(limits.max_frame_bytes, memory, self._update_reading)
@@ -93,8 +108,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._muted_until = 0.0
         self._unmute_timer: asyncio.TimerHandle | None = None
         self._holds = 0
-        self.last_active = now()
+        self.last_active = self.opened_at = now()
         self.is_open = False
+        #: Whether it has not shown yet who it is, and is to.
+        self.is_stranger = False
         self.peer_host = ""
 
     @property
@@ -107,6 +124,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._reading_paused and self._paused_at <= since and not self._transport.is_closing():
             return self._fileno
         return None
+
+    def peer_certificate(self) -> bytes | None:
+        """What the client has shown in the handshake and OpenSSL has accepted, in DER; None without one."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return None if tls is None else cast("bytes | None", tls.getpeercert(binary_form=True))
 
     @property
     def missing_bytes(self) -> int:
@@ -145,20 +167,30 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
-        is_plain = transport.get_extra_info("sslcontext") is None
         connected = transport.get_extra_info("socket")
         self._fileno = None if connected is None else int(connected.fileno())
-        room = None
-        if connected is not None and is_plain:
-            room = SocketRoom(self._loop, connected.fileno(), self._limits.send_buffer_bytes)
+        room: TransportTurns | None = None
+        if transport.get_extra_info("sslcontext") is not None:
+            room = TransportTurns(self._loop)
+            if self._fileno is not None:
+                bound_send_buffer(self._fileno, self._limits.send_buffer_bytes, TLS_SEND_BUFFERS)
+        elif self._fileno is not None:
+            room = SocketRoom(self._loop, self._fileno, self._limits.send_buffer_bytes)
         self._outbox = Outbox(self._transport, room, self._outbox_unblocked)
         self.is_open = True
-        self._handle = self._observer.connection_opened(self)
+        self._handle: FrameHandler = _serve_nothing
+        self._observer.connection_opened(self)
+        try:
+            self._handle = self._open_handler(self)
+        except CloseConnection as error:
+            self.end(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         for pending in self._pending:
             pending.cancel()
         self._pending.clear()
+        # A cancelled reply keeps the frames that it was in, and they know this connection: a circle.
+        self._bulky.clear()
         self._outbox.close()
         self._stop_muting()
         self._ending = True
@@ -185,6 +217,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._outbox.pause()
         self._update_reading()
+        self._observer.has_to_look()  # TLS may have more to send than answers.
 
     def resume_writing(self) -> None:
         self._outbox.resume()
@@ -212,6 +245,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._stop_muting()
         self._muted_until = until
         self._unmute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Frames may be as long as this from now on; None for as long as those of any connection."""
+        limit = self._limits.max_frame_bytes
+        self._incoming.max_frame_bytes = limit if max_bytes is None else min(limit, max_bytes)
 
     def hold(self, until: "Future[Any]") -> None:
         """Serve no further request until then; replies still go out."""

@@ -3,7 +3,7 @@
 Bytes go straight to the socket while the transport has nothing queued, file regions by ``sendfile``, which goes on when
 the socket has room again. Bytes that the socket does not take at once are handed to the transport, whose water marks
 then hold the rest back. Where there is no plain socket to write to (TLS, a simulated network), everything goes through
-the transport.
+the transport; files by TLS a piece in each turn of the loop, as a piece is encrypted there and then.
 """
 
 import asyncio
@@ -16,7 +16,32 @@ from typing import cast
 from quorate.kernel.ports import Buffer, FileRegion
 
 
-class SocketRoom:
+class TransportTurns:
+    """Of a connection that writes through its transport alone: nothing tells of room but the transport."""
+
+    #: Of the plain socket, where there is one.
+    descriptor: int | None = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._turn: asyncio.Handle | None = None
+
+    def watch(self, has_room: Callable[[], None]) -> bool:  # noqa: ARG002
+        return False
+
+    def take_turns(self, goes_on: Callable[[], None]) -> None:
+        """Call after whatever else is due now."""
+        self._turn = self._loop.call_soon(goes_on)
+
+    def unwatch(self) -> None:
+        """Nothing is watched."""
+
+    def close(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+
+
+class SocketRoom(TransportTurns):
     """A plain socket beside the transport that owns it: written to directly, and watched for room.
 
     Event loops refuse to watch a descriptor that belongs to a transport, so a duplicate is watched; it exists only
@@ -24,16 +49,11 @@ class SocketRoom:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, send_buffer_bytes: int) -> None:
-        """A bounded send buffer keeps a reply from running far ahead of its reader; -1 leaves it to the system."""
-        self._loop = loop
+        super().__init__(loop)
         #: Of the transport: valid until the connection is lost.
-        self.descriptor = descriptor
+        self.descriptor: int = descriptor
         self._watched: int | None = None
-        self._turn: asyncio.Handle | None = None
-        if send_buffer_bytes != -1:
-            borrowed = socket.socket(fileno=descriptor)
-            borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-            borrowed.detach()
+        bound_send_buffer(descriptor, send_buffer_bytes)
 
     def watch(self, has_room: Callable[[], None]) -> bool:
         """Call whenever there is room, until ``unwatch``. A long reply fills the socket many times under one watch.
@@ -49,9 +69,9 @@ class SocketRoom:
         return True
 
     def take_turns(self, goes_on: Callable[[], None]) -> None:
-        """Call after whatever else is due now; who watches is called then anyway."""
+        """Who watches is called then anyway."""
         if self._watched is None:
-            self._turn = self._loop.call_soon(goes_on)
+            super().take_turns(goes_on)
 
     def unwatch(self) -> None:
         if self._watched is not None:
@@ -61,8 +81,16 @@ class SocketRoom:
 
     def close(self) -> None:
         self.unwatch()
-        if self._turn is not None:
-            self._turn.cancel()
+        super().close()
+
+
+def bound_send_buffer(descriptor: int, size_bytes: int, times: int = 1) -> None:
+    """Keeps a reply from running far ahead of its reader; -1 leaves it to the system, which gives megabytes."""
+    if size_bytes == -1:
+        return
+    borrowed = socket.socket(fileno=descriptor)
+    borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, times * size_bytes)
+    borrowed.detach()
 
 
 ReplyPart = Buffer | FileRegion
@@ -72,8 +100,10 @@ Reply = Sequence[ReplyPart]
 SENDFILE_MINIMUM_BYTES = 32 * 1024
 #: How much of the files is sent before other connections have their turn: fair to them, and measured to be faster.
 TURN_BYTES = 192 * 1024
-#: How much of a file is put into memory at a time when the socket's buffer is full.
+#: How much of a file is put into memory at a time when the socket's buffer is full, or to be encrypted.
 COPY_CHUNK_BYTES = 256 * 1024
+#: A send buffer that one encrypted piece fills has the loop wait for room in the middle of each: a fifth slower.
+TLS_SEND_BUFFERS = 2
 #: Linux takes at most this many buffers in one gathered write.
 _MAX_BUFFERS = 1024
 
@@ -83,9 +113,10 @@ def _nobody_waits() -> None:
 
 
 class Outbox:
-    def __init__(self, transport: asyncio.Transport, room: SocketRoom | None, unblocked: Callable[[], None]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, room: TransportTurns | None, unblocked: Callable[[], None]
+    ) -> None:
         self._transport = transport
-        #: The plain socket behind the transport, where there is one.
         self._room = room
         self._unblocked = unblocked
         self._waits_for_room = False
@@ -164,10 +195,10 @@ class Outbox:
         return buffers
 
     def _send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        room = self._usable_room()
-        if room is not None:
+        descriptor = self._usable_socket()
+        if descriptor is not None:
             try:
-                sent = os.writev(room.descriptor, buffers)
+                sent = os.writev(descriptor, buffers)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -179,13 +210,13 @@ class Outbox:
         self._transport.writelines(buffers)
 
     def _send_file(self, region: FileRegion) -> int:
-        """How much went straight to the socket."""
-        room = self._usable_room()
+        """How much was sent."""
+        descriptor = self._usable_socket()
         wanted = min(len(region), TURN_BYTES)
         sent: int | None = None
-        if room is not None:
+        if descriptor is not None:
             try:
-                sent = region.file.send_to(room.descriptor, region.position, wanted)
+                sent = region.file.send_to(descriptor, region.position, wanted)
                 if sent == 0:
                     # The file is shorter than promised: the frame cannot be completed.
                     self._give_up()
@@ -195,13 +226,13 @@ class Outbox:
             except OSError:
                 self._give_up()
                 return 0
-        if room is not None and sent is not None:
+        if self._room is not None and sent is not None:
             region.advance(sent)
             self._drop_if_empty(region)
             if sent == wanted:
                 return sent
             # The socket is full: another try now would only be told so.
-            self._waits_for_room = room.watch(self._has_room)
+            self._waits_for_room = self._room.watch(self._has_room)
             if self._waits_for_room or not len(region):
                 return sent
         # The transport is in use, or must be: queue one chunk and let it say when to go on.
@@ -212,7 +243,7 @@ class Outbox:
         region.advance(len(chunk))
         self._drop_if_empty(region)
         self._transport.write(chunk)
-        return 0
+        return len(chunk)
 
     def _has_room(self) -> None:
         self._waits_for_room = False
@@ -226,11 +257,11 @@ class Outbox:
         self._transport.abort()
         self._parts.clear()
 
-    def _usable_room(self) -> SocketRoom | None:
-        """The socket, while writing past the transport keeps the order."""
-        if self._transport.is_closing() or self._transport.get_write_buffer_size() != 0:
+    def _usable_socket(self) -> int | None:
+        """The socket's descriptor, while writing past the transport keeps the order."""
+        if self._room is None or self._transport.is_closing() or self._transport.get_write_buffer_size() != 0:
             return None
-        return self._room
+        return self._room.descriptor
 
     def _drop_if_empty(self, region: FileRegion) -> None:
         if not len(region):

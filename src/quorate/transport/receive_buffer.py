@@ -40,6 +40,7 @@ class FrameTooLarge(Exception):
 
     def __init__(self, length: int, limit: int) -> None:
         super().__init__(f"frame of {length} bytes announced, the limit is {limit}")
+        self.length = length
 
 
 class ReceiveBuffer:
@@ -47,7 +48,7 @@ class ReceiveBuffer:
         self, max_frame_bytes: int, memory: ReceiveMemory | None = None, on_memory: Callable[[], None] | None = None
     ) -> None:
         """``on_memory`` is called when it may be that a frame can be read on that had to wait for memory."""
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._memory = memory or ReceiveMemory(shared_bytes=_private_bytes(max_frame_bytes))
         self._on_memory = on_memory
         self._shared = self._view = self._memory.shared
@@ -89,11 +90,18 @@ class ReceiveBuffer:
         self._came_in_part = True
         if self._own is None and pending >= _LARGE_FRAME_BYTES:
             self.leave_shared()
-        if self._own is None or (pending <= self._last_read and pending < _LARGE_FRAME_BYTES and not is_short):
+        if self._own is None or (self._is_small(pending) and not is_short):
             self._put_in_shared(pending)
         elif self._end == len(self._view):
             self._make_room()
         return self._view[self._end : self._end + self._most(is_short=is_short)]
+
+    def _is_small(self, pending: int) -> bool:
+        """Whether what is pending came in one read, and is of no large frame that there is memory for already."""
+        assert self._own is not None, "what is in the shared memory stays there"
+        if self._own.is_large and self._needed >= _LARGE_FRAME_BYTES:
+            return False
+        return pending <= self._last_read and pending < _LARGE_FRAME_BYTES
 
     def _most(self, *, is_short: bool) -> int:
         if is_short and not self._memory.may_read(self):
@@ -119,8 +127,8 @@ class ReceiveBuffer:
             self._needed = 4
             return None
         (length,) = _LENGTH.unpack_from(self._view, self._start)
-        if not 0 <= length <= self._max_frame_bytes:
-            raise FrameTooLarge(length, self._max_frame_bytes)
+        if not 0 <= length <= self.max_frame_bytes:
+            raise FrameTooLarge(length, self.max_frame_bytes)
         if available < 4 + length:
             self._needed = 4 + length
             return None

@@ -1,16 +1,17 @@
-"""A listening socket and its connections: accepts, watches for idle and departed peers, and stops in good order."""
+"""The connections of all listeners: accepts, watches for idle and departed peers, and stops in good order."""
 
 import asyncio
 import logging
 import select
-import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas
+from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas, Door
 from quorate.transport.connection import ConnectionLimits, FrameHandler, RequestDeadline, ServerConnection
+from quorate.transport.held_connections import ConnectionRates
 from quorate.transport.receive_memory import NO_LIMIT, ReceiveMemory
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     most_connections: int | None = None
     #: How long a connection may be left unread until it is looked whether its peer is still there.
     departed_check_ms: int = 5_000
+    #: How long a connection may take to log in, where it has to. It holds a descriptor meanwhile.
+    login_timeout_ms: int = 30_000
     limits: ConnectionLimits = ConnectionLimits()
     deadline: RequestDeadline = RequestDeadline()
     #: Of requests that came in part or have to wait, over all connections.
@@ -41,7 +44,7 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """Serves one listener; ``open_connection`` makes the frame handler of each new connection."""
+    """Serves the connections of a node, within limits that all listeners share."""
 
     def __init__(
         self,
@@ -50,16 +53,20 @@ class Server:
         open_connection: Callable[[ServerConnection], FrameHandler],
         caps: Callable[[], ConnectionCaps] = ConnectionCaps,
         on_crowded: Callable[[], None] = lambda: None,
+        *,
+        rates: ConnectionRates | None = None,
     ) -> None:
-        """``caps`` is asked at each connection; ``on_crowded`` is called for each that there is no descriptor for.
+        """``open_connection`` makes the frame handler of each connection to the address of the config.
 
-        Connections are limited where the server is given its sockets.
+        Where the server is given its doors, connections are limited: ``caps`` is asked at each one, ``on_crowded`` is
+        called for each that there is no descriptor for.
         """
         self._loop = loop
         self._config = config
         self._open_connection = open_connection
         self._caps = caps
         self._on_crowded = on_crowded
+        self._rates = rates
         self._acceptor: Acceptor | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
@@ -75,23 +82,31 @@ class Server:
         self._departed_sweep: asyncio.TimerHandle | None = None
         self.port = config.port
 
-    async def start(self, bound: Sequence[socket.socket] = ()) -> None:
-        """Listen on sockets that are bound already, or on the address of the config."""
-        if bound:
+    async def start(self, doors: Sequence[Door] = ()) -> None:
+        """Listen at doors whose sockets are bound already, or on the address of the config."""
+        if doors:
             quotas = ConnectionQuotas(self._caps, self._config.most_connections)
-            self._acceptor = Acceptor(self._loop, bound, quotas, self._connection, self._on_crowded)
+            self._acceptor = Acceptor(
+                self._loop,
+                doors,
+                quotas,
+                lambda door: self._connection(door.open_connection),
+                self._on_crowded,
+                rates=self._rates,
+            )
             self._acceptor.start(_BACKLOG)
-            self.port = bound[0].getsockname()[1]
+            self.port = doors[0].sockets[0].getsockname()[1]
         else:
             host, port = self._config.host, self._config.port
-            self._server = await self._loop.create_server(self._connection, host, port, backlog=_BACKLOG)
+            make_connection = partial(self._connection, self._open_connection)
+            self._server = await self._loop.create_server(make_connection, host, port, backlog=_BACKLOG)
             if self._server.sockets:
                 self.port = self._server.sockets[0].getsockname()[1]
         self._schedule_idle_sweep()
         self._schedule_departed_sweep()
 
-    def _connection(self) -> ServerConnection:
-        return ServerConnection(self, self._config.limits, self._loop.time, self._memory)
+    def _connection(self, open_connection: Callable[[ServerConnection], FrameHandler]) -> ServerConnection:
+        return ServerConnection(self, open_connection, self._config.limits, self._loop.time, self._memory)
 
     async def stop(self, grace_ms: int) -> None:
         """Accept nothing new, let requests under way be answered, and cut off what is left after the grace period."""
@@ -115,11 +130,10 @@ class Server:
             connection.abort("the node stops")
         await asyncio.sleep(0)
 
-    def connection_opened(self, connection: ServerConnection) -> FrameHandler:
+    def connection_opened(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
         if self._stopped:
             connection.end("the node stops")
-        return self._open_connection(connection)
 
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
         self._connections.discard(connection)
@@ -194,7 +208,14 @@ class Server:
         self._departed_sweep = self._loop.call_later(self._config.departed_check_ms / 1000, self._end_departed)
 
     def _end_departed(self) -> None:
-        """What a peer waited for may take hours. Nobody takes it any more, and its connection is free for others."""
+        """What a peer waited for may take hours. Nobody takes it any more, and its connection is free for others.
+
+        So is that of one who does not log in.
+        """
+        opened_before = self._loop.time() - self._config.login_timeout_ms / 1000
+        for connection in [each for each in self._connections if each.is_stranger]:
+            if connection.opened_at < opened_before:
+                connection.abort("it did not log in in time")
         since = self._loop.time() - self._config.departed_check_ms / 1000
         unread = {connection.unread_fileno(since): connection for connection in self._connections}
         unread.pop(None, None)

@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Properties;
@@ -18,10 +22,11 @@ import org.apache.kafka.streams.kstream.Materialized;
  * With at_least_once the state of a word is the set of the ids of its lines, so that a line that is taken twice counts
  * once. With exactly_once_v2 it is a plain count, which is right only if no line is ever taken twice.
  *
- * Arguments: bootstrap servers, application id, state folder, processing guarantee, source topic, target topic.
+ * Arguments: bootstrap servers, application id, state folder, processing guarantee, source topic, target topic, and a
+ * file of further settings if there are any.
  */
 public class WordCount {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         Properties configs = new Properties();
         configs.put("bootstrap.servers", arguments[0]);
         configs.put("application.id", arguments[1]);
@@ -36,6 +41,11 @@ public class WordCount {
         configs.put("auto.offset.reset", "earliest");
         configs.put("session.timeout.ms", "6000");
         configs.put("heartbeat.interval.ms", "1000");
+        if (arguments.length > 6) {
+            try (Reader further = Files.newBufferedReader(Path.of(arguments[6]))) {
+                configs.load(further);
+            }
+        }
 
         boolean countsPlainly = arguments[3].equals("exactly_once_v2");
         KafkaStreams streams = new KafkaStreams(topology(countsPlainly, arguments[4], arguments[5]).build(), configs);

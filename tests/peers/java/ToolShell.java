@@ -60,6 +60,8 @@ public class ToolShell {
         ByteArrayOutputStream stdout = new ByteArrayOutputStream();
         ByteArrayOutputStream stderr = new ByteArrayOutputStream();
         int status;
+        request.get("properties").fields().forEachRemaining(
+            property -> System.setProperty(property.getKey(), property.getValue().asText()));
         try {
             System.setIn(new ByteArrayInputStream(request.get("stdin").asText().getBytes(StandardCharsets.UTF_8)));
             System.setOut(new PrintStream(stdout, true, StandardCharsets.UTF_8));

@@ -28,11 +28,11 @@ from tests.simulation.cluster.records import Records
 from tests.simulation.cluster.shape import Shape
 from tests.simulation.cluster.truth import Truth
 from tests.simulation.disk import SimulatedDisk, content_of
-from tests.simulation.world.host import HostDied, SimulatedHost
+from tests.simulation.world.host import SECRET_FILE, HostDied, SimulatedHost
 from tests.simulation.world.world import World
 
 CLIENT_PORT = 9092
-_PEER_PORT = 9093
+PEER_PORT = 9093
 _RETRY_START_S = 0.2
 
 
@@ -73,6 +73,8 @@ class SimulatedCluster:
         self.kept_logs = KeptLogs(self.findings, self.truth)
         self.members = [self._make_member(NodeId(node_id)) for node_id in shape.node_ids]
         self.client_host = world.add_host("client", "10.0.9.9")
+        #: What nodes had to know, and have not any more, as soon as they have heard of it.
+        self.former_secret: str | None = None
 
     @property
     def present(self) -> list[Member]:
@@ -210,10 +212,11 @@ class SimulatedCluster:
     def _make_member(self, node_id: NodeId) -> Member:
         shape = self.shape
         address = _address(node_id)
-        voters = "\n".join(f'{voter} = "{_address(voter)}:{_PEER_PORT}"' for voter in shape.voters)
+        voters = "\n".join(f'{voter} = "{_address(voter)}:{PEER_PORT}"' for voter in shape.voters)
         config = parse_node_config(
             f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\n'
-            f'listen = "{address}:{CLIENT_PORT}"\npeer_listen = "{address}:{_PEER_PORT}"\n'
+            f'cluster_secret_file = "{SECRET_FILE}"\nlisten = "{address}:{CLIENT_PORT}"\n'
+            f'peer_listen = "{address}:{PEER_PORT}"\n'
             f'leader_placement = "{shape.placement.value}"\nstop_grace_ms = 1000\n'
             f"[voters]\n{voters}\n[configs]\n"
             f'"broker.heartbeat.interval.ms" = {shape.heartbeat_ms}\n"broker.session.timeout.ms" = {shape.session_ms}\n'

@@ -15,7 +15,7 @@ from quorate.kernel.address import Address
 from quorate.kernel.ids import NO_NODE, NodeId, Offset, PartitionIndex, PartitionLeader, QuorumLeader
 from quorate.metadata.core import topics
 from quorate.metadata.core.commands import Command
-from quorate.metadata.core.image import MetadataImage, PartitionState
+from quorate.metadata.core.image import PartitionState
 from quorate.metadata.core.records import PartitionChanged
 from quorate.protocol.messages.metadata import MetadataResponsePartition
 from quorate.quorum.core.entries import Entry, HardState
@@ -24,11 +24,14 @@ from quorate.quorum.log_scan import encode_entry
 from quorate.quorum.metadata_store import QuorumMetadataStore
 from quorate.quorum.quorum import Quorum
 from quorate.quorum.raft_storage import RaftStorage
-from quorate.replication import partition_roles
+from quorate.replication import partitions
 from quorate.replication.core.leader import LeaderReplica
 from quorate.replication.following import follow
 from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
+from quorate.transport.peers.frames import FrameKind
+from quorate.transport.peers.hello import Hello, Rejection
+from quorate.transport.peers.introduction import Frame, ListenerIntroduction
 
 _CACHED_FOR_S = 60.0
 
@@ -50,8 +53,8 @@ def clients_sent_to_the_assigned_node() -> Iterator[None]:
     """Metadata names the first replica, whoever was elected."""
     partition = metadata_handler._partition
 
-    def assigned(image: MetadataImage, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
-        return msgspec.structs.replace(partition(image, index, state), leader_id=state.replicas[0])
+    def assigned(seen: Any, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
+        return msgspec.structs.replace(partition(seen, index, state), leader_id=state.replicas[0])
 
     with patch.object(metadata_handler, "_partition", assigned):
         yield
@@ -61,8 +64,8 @@ def clients_sent_to_the_assigned_node() -> Iterator[None]:
 def isr_answered_as_all_replicas() -> Iterator[None]:
     partition = metadata_handler._partition
 
-    def all_in_sync(image: MetadataImage, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
-        return msgspec.structs.replace(partition(image, index, state), isr_nodes=state.replicas)
+    def all_in_sync(seen: Any, index: PartitionIndex, state: PartitionState) -> MetadataResponsePartition:
+        return msgspec.structs.replace(partition(seen, index, state), isr_nodes=state.replicas)
 
     with patch.object(metadata_handler, "_partition", all_in_sync):
         yield
@@ -113,7 +116,7 @@ def deposed_leaders_take_writes() -> Iterator[None]:
         if not isinstance(partition.role, Leading):
             follow(partition, leader, is_unclean=is_unclean)
 
-    with patch.object(partition_roles, "follow", stay):
+    with patch.object(partitions, "follow", stay):
         yield
 
 
@@ -154,6 +157,20 @@ def changes_carried_out_twice() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def strangers_believed() -> Iterator[None]:
+    """Who says hello without a proof is let in."""
+    receive = ListenerIntroduction.receive
+
+    def trusting(self: ListenerIntroduction, kind: FrameKind, body: memoryview) -> Frame | Hello | Rejection:
+        if kind is FrameKind.HELLO:
+            self._handshake = None
+        return receive(self, kind, body)
+
+    with patch.object(ListenerIntroduction, "receive", trusting):
+        yield
+
+
 BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     bug.__name__: bug
     for bug in (
@@ -167,5 +184,6 @@ BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
         entries_acknowledged_before_they_are_synced,
         votes_not_written_down,
         changes_carried_out_twice,
+        strangers_believed,
     )
 }

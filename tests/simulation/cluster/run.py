@@ -1,6 +1,7 @@
 """One run: a cluster, its clients and its faults, all from one seed; then all is healed and must work again."""
 
 import asyncio
+from contextlib import nullcontext
 
 import msgspec
 
@@ -12,7 +13,9 @@ from tests.simulation.cluster.faults import FAULTS, ClusterFaults
 from tests.simulation.cluster.log_lines import watched_log_lines
 from tests.simulation.cluster.membership_changes import MembershipChanges
 from tests.simulation.cluster.record_client import RecordClient
+from tests.simulation.cluster.secret_rotation import SecretRotation
 from tests.simulation.cluster.shape import Shape, draw_shape
+from tests.simulation.cluster.stranger import Stranger
 from tests.simulation.world.world import World
 
 #: From the last repair to a cluster that works: reconnects, an election, registrations, sessions.
@@ -38,8 +41,9 @@ def run_seed(seed: int, shape: Shape | None = None) -> RunReport:
     shape = shape or draw_shape(seed, tuple(FAULTS))
     with World(seed) as world, scaled_down(shape):
         cluster = SimulatedCluster(world, shape)
-        with watched_log_lines(cluster.findings):
-            recovery_s = world.run(_scenario(cluster), within_s=1_000)
+        stranger = Stranger(cluster) if shape.has_stranger else None
+        with watched_log_lines(cluster.findings), stranger.listening() if stranger else nullcontext():
+            recovery_s = world.run(_scenario(cluster, stranger), within_s=1_000)
         return RunReport(
             seed=seed,
             digest=world.trace.digest(),
@@ -52,17 +56,20 @@ def run_seed(seed: int, shape: Shape | None = None) -> RunReport:
         )
 
 
-async def _scenario(cluster: SimulatedCluster) -> float:
+async def _scenario(cluster: SimulatedCluster, stranger: Stranger | None) -> float:
     world, shape = cluster.world, cluster.shape
     voters = [member for member in cluster.members if member.node_id in shape.voters]
     await _within(world, _LIVE_WITHIN_S, asyncio.ensure_future(cluster.start(voters)), "the cluster starts")
     joining = asyncio.ensure_future(cluster.start([member for member in cluster.members if member not in voters]))
     changing = asyncio.ensure_future(MembershipChanges(cluster).run()) if shape.changes_membership else None
+    rotating = asyncio.ensure_future(SecretRotation(cluster).run()) if shape.changes_secret else None
     faults_are_over: list[bool] = []
     record_client = RecordClient(cluster)
     clients = [Client(cluster, f"client-{number}") for number in range(shape.clients)]
     runs = [client.run for client in clients] + [record_client.run]
     working = [cluster.client_host.spawn(run(lambda: bool(faults_are_over))) for run in runs]
+    if stranger is not None:
+        working.append(stranger.host.spawn(stranger.run(lambda: bool(faults_are_over))))
     faults = ClusterFaults(cluster)
     faulting = asyncio.ensure_future(faults.run(shape.faults, shape.fault_count))
     longest_s = shape.fault_count * 3 * shape.longest_fault_s
@@ -70,6 +77,8 @@ async def _scenario(cluster: SimulatedCluster) -> float:
     await _within(world, _LIVE_WITHIN_S, joining, "all nodes join")
     if changing is not None:
         await _within(world, _LIVE_WITHIN_S, changing, "the membership is changed")
+    if rotating is not None:
+        await _within(world, _LIVE_WITHIN_S, rotating, "the secret is changed")
     await world.until(lambda: _is_live(cluster), within_s=_LIVE_WITHIN_S)
     recovery_s = world.now - faults.last_repair_at
     faults_are_over.append(True)

@@ -11,6 +11,8 @@ _NODE_IDS = (1, 2, 3, 4, 5, 7, 12, 100, 4001, 30000)
 _ROT = "rot"
 #: Of all seeds without changes of the membership, whose disks rot now and then.
 _ROTTEN_PART = 0.3
+_STRANGE_PART = 0.3
+_CHANGED_SECRETS_PART = 0.15
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     #: Learners become voters, and a voter leaves, while all goes on.
     changes_membership: bool
+    #: Somebody who knows all but the secret is in the network.
+    has_stranger: bool = False
+    #: The secret is replaced, in three steps.
+    changes_secret: bool = False
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -57,6 +63,8 @@ def draw_shape(seed: int, all_faults: tuple[str, ...]) -> Shape:
         longest_fault_s=random.choice([0.8, 2.0, 4.0]),
         faults=faults or tuple(fault for fault in all_faults if fault != _ROT),
         changes_membership=voters + learners > 2 and random.random() < 0.3,
+        has_stranger=Random(f"{seed}/stranger").random() < _STRANGE_PART,
+        changes_secret=Random(f"{seed}/secret").random() < _CHANGED_SECRETS_PART,
     )
     may_rot = _ROT in all_faults and not shape.changes_membership and Random(f"{seed}/rot").random() < _ROTTEN_PART
     return msgspec.structs.replace(shape, faults=(*shape.faults, _ROT)) if may_rot else shape

@@ -11,7 +11,7 @@ from quorate.kernel.ids import NO_LEADER_EPOCH, LeaderEpoch, NodeId, PartitionIn
 from quorate.kernel.settings import Durability
 from quorate.metadata.core.image import MetadataImage
 from quorate.replication.partition import Partition
-from tests.simulation.world.host import HostDied
+from tests.simulation.world.host import SECRET_FILE, HostDied
 from tests.simulation.world.served_node import PORT, start
 from tests.simulation.world.world import World
 
@@ -140,7 +140,8 @@ class ReplicatedCluster:
         ) + "".join(f'"{name}" = {value}\n' for name, value in self.shape.configs.items())
         address = self.hosts[node_id].address
         return parse_node_config(
-            f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\nrack = "rack-{node_id}"\n'
+            f'node_id = {node_id}\ndata_dir = "/data"\ncluster_id = "simulated"\n'
+            f'cluster_secret_file = "{SECRET_FILE}"\nrack = "rack-{node_id}"\n'
             f'listen = "{address}:{PORT}"\npeer_listen = "{address}:9093"\ndurability = "{self.shape.durability}"\n'
             f"[voters]\n{voters}[configs]\n{configs}"
         )

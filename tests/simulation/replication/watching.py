@@ -7,7 +7,7 @@ from uuid import UUID
 
 from quorate.kernel.ids import NodeId, Offset, PartitionLeader
 from quorate.kernel.settings import Durability
-from quorate.replication import following, leading, partition_roles
+from quorate.replication import following, leading, partitions
 from quorate.replication.core.leader import LeaderStart, ReplicationConfig
 from quorate.replication.leading import Leading
 from quorate.replication.partition import Partition
@@ -49,8 +49,8 @@ class ReplicaWatch:
             advanced(partition, offset)
 
         with (
-            patch.object(partition_roles, "lead", watched_lead),
-            patch.object(partition_roles, "follow", watched_follow),
+            patch.object(partitions, "lead", watched_lead),
+            patch.object(partitions, "follow", watched_follow),
             patch.object(Partition, "advance_high_watermark", watched_advance),
         ):
             yield

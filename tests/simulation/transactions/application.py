@@ -8,7 +8,7 @@ from tests.simulation.replication.cluster import ReplicatedCluster
 from tests.simulation.replication.history import History
 from tests.simulation.transactions.coordinated import GaveUp
 from tests.simulation.transactions.ledger import Ledger
-from tests.simulation.transactions.producer import Fenced, Flow, MustAbort, TransactionalProducer
+from tests.simulation.transactions.producer import FIRST, SECOND, Fenced, Flow, MustAbort, TransactionalProducer
 
 PARTITION_COUNT = 3
 #: More than any run has time for.
@@ -74,8 +74,8 @@ class Application:
         if random.random() < 0.3:
             await self._cluster.world.sleep(random.random() * producer.incarnation.timeout_ms / 1000)
 
-    def _instance(self) -> TransactionalProducer:
-        flow = self._cluster.world.random.choice(self._flows)
+    def _instance(self, flow: Flow | None = None) -> TransactionalProducer:
+        flow = flow or self._cluster.world.random.choice(self._flows)
         producer = TransactionalProducer(self._cluster, self._history, self._ledger, self.transactional_id, flow=flow)
         self._producers.append(producer)
         return producer
@@ -112,3 +112,24 @@ class Application:
     def _next_offset(self) -> Offset:
         self._transactions += 1
         return Offset(self._transactions)
+
+
+class LateCommits(Application):
+    """A producer of the second version is replaced by one of the first, has written nothing since, and commits.
+
+    To a coordinator it looks as if it repeated itself: it names the epoch before the one of the last transaction, which
+    has ended in the same way.
+    """
+
+    async def _run_instance(self) -> None:
+        replaced, successor = self._instance(SECOND), self._instance(FIRST)
+        try:
+            for producer in (replaced, successor):
+                await producer.init()
+                story = producer.begin()
+                await producer.write(story, range(PARTITION_COUNT))
+                await producer.commit(story)
+            await replaced.commit(replaced.begin())
+        except (Fenced, GaveUp, MustAbort):
+            for producer in (replaced, successor):
+                producer.die()

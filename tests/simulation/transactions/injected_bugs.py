@@ -10,7 +10,7 @@ from unittest.mock import patch
 import msgspec
 
 from quorate.coordination.groups.core.replicated_state import ReplicatedState
-from quorate.coordination.transactions import coordinator, marker_sender
+from quorate.coordination.transactions import coordinator
 from quorate.coordination.transactions.core import decisions, shard
 from quorate.coordination.transactions.core.commands import (
     AddPartitions,
@@ -59,7 +59,7 @@ def a_new_coordinator_forgets_a_partition() -> Iterator[None]:
 @contextmanager
 def a_commit_is_an_abort_elsewhere() -> Iterator[None]:
     """Where its partitions have several leaders, only the leader of the first of them is told the truth."""
-    request = marker_sender._request
+    request = coordinator._markers_request
 
     def mixed(
         markers: Markers, partitions: list[TopicPartition], coordinator_epoch: LeaderEpoch
@@ -67,7 +67,7 @@ def a_commit_is_an_abort_elsewhere() -> Iterator[None]:
         commits = markers.commits and min(markers.partitions) in partitions
         return request(msgspec.structs.replace(markers, commits=commits), partitions, coordinator_epoch)
 
-    with patch.object(marker_sender, "_request", mixed):
+    with patch.object(coordinator, "_markers_request", mixed):
         yield
 
 

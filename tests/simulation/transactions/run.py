@@ -48,14 +48,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-def run_seed(seed: int, shape: ClusterShape | None = None, faults: Sequence[str] = ()) -> Report:
+MakeApplications = Callable[[ReplicatedCluster, History, Ledger], Sequence[Application]]
+
+
+def usual_applications(cluster: ReplicatedCluster, history: History, ledger: Ledger) -> list[Application]:
+    return [
+        Application(cluster, history, ledger, name, flows)
+        for name, flows in {"first": [FIRST], "second": [SECOND], "both": [FIRST, SECOND]}.items()
+    ]
+
+
+def run_seed(
+    seed: int,
+    shape: ClusterShape | None = None,
+    faults: Sequence[str] = (),
+    applications: MakeApplications = usual_applications,
+) -> Report:
     """Raises if an invariant does not hold. Shape and faults are drawn unless they are given."""
     with World(seed, work_delay=_SLOW_SYNCS if seed % 3 == 0 else None) as world:
         shape = shape or draw_shape(seed)
         cluster = ReplicatedCluster(world, shape)
         history, ledger = History(once=(b"",)), Ledger()
         with ReplicaWatch(cluster, history).watching():
-            shown = world.run(_Scenario(cluster, history, ledger).run(faults), within_s=900)
+            shown = world.run(_Scenario(cluster, history, ledger, applications).run(faults), within_s=900)
         return Report(
             shape=shape,
             transactions=len(ledger.stories),
@@ -78,15 +93,14 @@ def draw_shape(seed: int) -> ClusterShape:
 
 
 class _Scenario:
-    def __init__(self, cluster: ReplicatedCluster, history: History, ledger: Ledger) -> None:
+    def __init__(
+        self, cluster: ReplicatedCluster, history: History, ledger: Ledger, applications: MakeApplications
+    ) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._history = history
         self._ledger = ledger
-        self._applications = [
-            Application(cluster, history, ledger, name, flows)
-            for name, flows in {"first": [FIRST], "second": [SECOND], "both": [FIRST, SECOND]}.items()
-        ]
+        self._applications = applications(cluster, history, ledger)
         self._readers: list[CommittedReader | OffsetReader] = [
             *(CommittedReader(cluster, history, ledger, f"reader-{rack}", f"rack-{rack}") for rack in (1, 4)),
             OffsetReader(cluster, history, ledger, "offsets"),

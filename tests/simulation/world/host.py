@@ -4,6 +4,7 @@ Each life has a loop, worker threads and a random source of its own; the disk, t
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Protocol, TypeVar
@@ -39,12 +40,33 @@ class Surroundings(Protocol):
     def bury(self, tasks: "list[asyncio.Task[Any]]") -> None: ...
 
 
+#: The secret of whatever cluster the host is in.
+SECRET_FILE = "/cluster.secret"
+SECRET = "0123456789abcdef" * 2
+
+
+class MemoryFiles:
+    """Implements ``kernel.ports.OperatorFiles``. They are no part of the disk, and never fail."""
+
+    def __init__(self) -> None:
+        self.contents = {SECRET_FILE: SECRET.encode()}
+
+    def read(self, path: str) -> bytes:
+        if path not in self.contents:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return self.contents[path]
+
+    def read_private(self, path: str) -> bytes:
+        return self.read(path)
+
+
 class SimulatedHost:
     def __init__(self, world: Surroundings, name: str, address: str) -> None:
         self.name = name
         self.address = address
         self.lives = 0
         self.clock = HostClock(world.scheduler)
+        self.operator_files = MemoryFiles()
         self.disk = self._new_disk(f"{world.seed}/{name}/disk")
         #: Whether what was not synced before this life is gone.
         self.was_off = False
@@ -173,6 +195,7 @@ class SimulatedHost:
             executor=self.executor,
             quorum_executor=self.executor,
             random=random,
+            operator_files=self.operator_files,
         )
 
     def _end_life(self) -> None:

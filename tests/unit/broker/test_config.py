@@ -7,6 +7,7 @@ from quorate.broker.log_settings import LogFormat, LogLevel, LogSettings
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import Durability
+from quorate.security.listeners import SecurityProtocol
 
 MINIMAL = 'node_id = 7\ndata_dir = "/tmp/x"\nlisten = "127.0.0.1:9092"\n'
 
@@ -35,6 +36,44 @@ def test_the_log_has_a_table_of_its_own() -> None:
     )
 
 
+WITHOUT_LISTEN = 'node_id = 7\ndata_dir = "/tmp/x"\n'
+TWO = 'listeners = ["INSIDE://10.0.0.7:9092", "OUTSIDE://:9093"]\n'
+MAP = '"listener.security.protocol.map" = "INSIDE:PLAINTEXT,OUTSIDE:SSL"\n'
+ADVERTISED = '"advertised.listeners" = "OUTSIDE://kafka.example:9093"\n'
+
+
+def test_an_address_to_listen_on_is_the_default_listener() -> None:
+    (listener,) = parse_node_config(MINIMAL + 'advertised = "kafka.example:1"').listeners.all
+    assert (listener.name, listener.protocol) == ("PLAINTEXT", SecurityProtocol.PLAINTEXT)
+    assert (listener.address, listener.advertised) == (Address("127.0.0.1", 9092), Address("kafka.example", 1))
+
+
+@pytest.mark.parametrize("table", ["", "[configs]\n"], ids=["at the top", "in the table"])
+def test_listeners_are_named_as_apache_kafka_names_them(table: str) -> None:
+    config = parse_node_config(WITHOUT_LISTEN + table + TWO + MAP + ADVERTISED)
+    inside, outside = config.listeners.all
+    assert (inside.name, inside.protocol, inside.advertised) == (
+        "INSIDE",
+        SecurityProtocol.PLAINTEXT,
+        Address("10.0.0.7", 9092),
+    )
+    assert (outside.name, outside.protocol, outside.advertised) == (
+        "OUTSIDE",
+        SecurityProtocol.SSL,
+        Address("kafka.example", 9093),
+    )
+    assert config.listen == Address("10.0.0.7", 9092)
+    described = config.broker_view().static_configs
+    assert described["listeners"] == "INSIDE://10.0.0.7:9092,OUTSIDE://:9093"
+    assert described["advertised.listeners"] == "INSIDE://10.0.0.7:9092,OUTSIDE://kafka.example:9093"
+
+
+def test_a_mistake_in_a_secret_is_told_without_it() -> None:
+    with pytest.raises(QuorateError, match=r"listener\.name\.plaintext\.plain\.sasl\.jaas\.config") as raised:
+        parse_node_config(MINIMAL + '"listener.name.plaintext.plain.sasl.jaas.config" = "my-secret"')
+    assert "my-secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -61,6 +100,14 @@ def test_the_log_has_a_table_of_its_own() -> None:
         (MINIMAL + 'advertised = "0.0.0.0:9092"', "no address that clients can connect to"),
         (MINIMAL + 'advertised = "host:9092:9092"', "form host:port"),
         (MINIMAL.replace('"127.0.0.1:9092"', "9092"), "listen must be a text"),
+        (MINIMAL + TWO + MAP + ADVERTISED, "either listeners or listen"),
+        (WITHOUT_LISTEN + TWO + MAP, "OUTSIDE at :9093 has no address that clients can connect to"),
+        (WITHOUT_LISTEN + TWO + ADVERTISED, "INSIDE has no security protocol"),
+        (WITHOUT_LISTEN + TWO + MAP + ADVERTISED + "[configs]\n" + MAP, "stands at the top and in"),
+        (MINIMAL + 'advertised.listeners = "A://b:1"', 'go in quotes: "advertised.listeners"'),
+        (MINIMAL + '"listener.name.outside.ssl.client.auth" = "required"', "not among listeners: PLAINTEXT"),
+        (MINIMAL + '"listener.name.plaintext.ssl.client.auht" = "none"', "Unknown configuration"),
+        (MINIMAL + '"listener.name.plaintext.ssl.client.auth" = "maybe"', "ssl.client.auth.*none"),
     ],
 )
 def test_a_mistake_is_named(text: str, complaint: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import struct
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from random import Random
@@ -11,7 +12,7 @@ import pytest
 import uvloop
 
 from quorate.broker.dispatch import Dispatcher
-from quorate.broker.memory import ShortCollections, freeze_everything
+from quorate.broker.memory import GENEROUS_BLOCKS, GROWTH_WITHOUT, ShortCollections, freeze_everything
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
 from quorate.protocol.frames import encode_request
 from quorate.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -125,48 +126,82 @@ def test_the_next_collection_has_only_newer_objects_to_look_at(no_collections: N
         gc.unfreeze()
 
 
-def test_circles_that_were_frozen_go_when_much_has_been_frozen_since(no_collections: None) -> None:
+def blocks_since_now() -> Callable[[], int]:
+    """Few at first, so that a test need not make millions to have several times as many."""
+    there = sys.getallocatedblocks()
+    return lambda: sys.getallocatedblocks() - there
+
+
+@pytest.fixture
+def backstop(no_collections: None) -> Iterator[JumpingLoop]:
+    """Everything is looked at when there are several times 10,000 blocks."""
     gc.freeze()
-    short = ShortCollections(long_s=ALWAYS_LONG, frozen_spare=1_000)
-    short.install(JumpingLoop())
-    try:
-        circles = [Circle() for _ in range(gc.get_freeze_count() // 2 + 2_000)]
-        is_there = weakref.ref(circles[0])
-        gc.collect()
-        del circles
-        assert is_there() is not None
+    short = ShortCollections(long_s=ALWAYS_LONG, blocks=blocks_since_now(), generous_blocks=10_000)
+    loop = JumpingLoop()
+    short.install(loop)
+    yield loop
+    short.remove()
+    loop.close()
+    gc.unfreeze()
 
-        gc.collect()
 
-        assert is_there() is None
-        assert len(gc.get_objects()) < 1_000, "what is left is frozen again"
-    finally:
-        short.remove()
-        gc.unfreeze()
+def freeze_circles(count: int) -> "weakref.ref[Circle]":
+    circles = [Circle() for _ in range(count)]
+    gc.collect()
+    return weakref.ref(circles[0])
+
+
+def test_circles_that_were_frozen_go_when_there_is_several_times_as_much(backstop: JumpingLoop) -> None:
+    is_there = freeze_circles(60_000)
+    gc.collect()
+    assert is_there() is not None, "no turn is held up by it in its middle"
+
+    backstop.pass_time(0.025)
+
+    assert is_there() is None
+    assert len(gc.get_objects()) < 1_000, "what is left is frozen again"
+
+
+def test_fewer_are_left_where_they_are(backstop: JumpingLoop) -> None:
+    is_there = freeze_circles(5_000)
+    backstop.pass_time(0.025)
+    assert is_there() is not None
+
+
+def test_where_there_were_circles_the_next_look_comes_sooner(backstop: JumpingLoop) -> None:
+    freeze_circles(60_000)
+    backstop.pass_time(0.025)
+    is_there = freeze_circles(12_000)
+    backstop.pass_time(0.025)
+    assert is_there() is None
 
 
 def test_what_grows_without_circles_is_looked_at_again_only_when_it_is_several_times_as_much(
-    no_collections: None,
+    backstop: JumpingLoop,
 ) -> None:
-    gc.freeze()
-    short = ShortCollections(long_s=ALWAYS_LONG, frozen_spare=1_000)
-    short.install(JumpingLoop())
-    try:
-        kept = [[number] for number in range(gc.get_freeze_count() // 2 + 2_000)]
-        gc.collect()
-        gc.collect()  # Looks at everything, and finds nothing to free.
-        circles = [Circle() for _ in range(gc.get_freeze_count() // 2 + 2_000)]
-        is_there = weakref.ref(circles[0])
-        gc.collect()
-        del circles
+    kept = [[number] for number in range(60_000)]
+    gc.collect()
+    backstop.pass_time(0.025)  # Looks at everything, and finds nothing to free.
+    is_there = freeze_circles(60_000)
+    backstop.pass_time(0.025)
+    assert is_there() is not None
+    assert kept
 
-        gc.collect()
 
-        assert is_there() is not None
-        assert kept
-    finally:
-        short.remove()
-        gc.unfreeze()
+def test_creating_ten_thousand_partitions_is_no_reason_to_look_at_everything(no_collections: None) -> None:
+    async def scenario() -> int:
+        random = Random(1)
+        node = SimulatedNode(SimulatedDisk(random), SimulatedClock(), random)
+        await node.start()
+        blocks = blocks_since_now()
+        topic = CreatableTopic(name="t", num_partitions=100, replication_factor=1)
+        await node.call(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse)
+        while node.has_work:
+            await node.run_some_work()
+        return blocks()
+
+    blocks_per_partition = asyncio.run(scenario()) / 100
+    assert 10_000 * blocks_per_partition < (GROWTH_WITHOUT - 1) * GENEROUS_BLOCKS
 
 
 def test_objects_that_take_the_place_of_others_do_not_pile_up() -> None:

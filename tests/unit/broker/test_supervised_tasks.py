@@ -15,10 +15,13 @@ from tests.simulation.simulated_node import SimulatedClock, SimulatedNode, settl
 #: Of a node by itself, and what becomes of the death of their tasks.
 SCOPES = {
     "ActiveController._tasks": "controller failed",
+    "AddressQuotas._tasks": "look-up of a host in a quota failed",
     "AutomaticBalance._tasks": "automatic balance failed",
     "BrokerRegistration._heartbeats": "node failed",
+    "CredentialWatch._tasks": "node failed",
     "DiskWatch._tasks": "proof that the disk has room failed",
     "FileCheck._tasks": "node failed",
+    "HostLookUp._tasks": "look-up of a host failed",
     "Housekeeping._tasks": "cleaning failed",
     "IsrProposals._tasks": "node failed",
     "Leadership._tasks": "decision of the controller failed",

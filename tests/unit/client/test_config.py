@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig, parse_client_config
+from quorate.client.config import ClientConfig, parse_client_config
+from quorate.client.security_config import SaslMechanism, SecurityConfig
 from quorate.kernel.address import Address
 from quorate.kernel.errors import QuorateError
 from quorate.security.listeners import SecurityProtocol
@@ -36,8 +37,9 @@ def test_the_config_travels() -> None:
     assert pickle.loads(pickle.dumps(config)) == config
 
 
-def test_passwords_are_not_shown() -> None:
-    config = parse_client_config({"bootstrap_servers": ["a:1"], "security": {**SASL, "password": "hunter2"}})
+def test_secrets_are_not_shown() -> None:
+    secrets = {"password": "hunter2", "certificate_chain": "x", "private_key": "hunter2", "key_password": "hunter2"}
+    config = parse_client_config({"bootstrap_servers": ["a:1"], "security": {**SASL, **secrets}})
     assert "hunter2" not in repr(config)
     assert "username='u'" in repr(config)
 
@@ -58,6 +60,16 @@ def test_passwords_are_not_shown() -> None:
         ({"security": {**SASL, "protocol": "SSL"}}, "security: sasl_mechanism means nothing with protocol SSL"),
         ({"security": {"ca_location": "x"}}, "security: ca_location means nothing with protocol PLAINTEXT"),
         ({"security": {"protocol": "SSL", "key_location": "x"}}, "key_location needs certificate_location"),
+        ({"security": {"protocol": "SSL", "private_key": "x"}}, "security: private_key needs certificate_chain"),
+        (
+            {"security": {"protocol": "SSL", "ca_location": "x", "ca_certificates": "y"}},
+            "security: ca_certificates and ca_location are both given: name one of them",
+        ),
+        ({"security": {"protocol": "SSL", "tls_versions": "TLSv1"}}, "'TLSv1' is not one of TLSv1.2, TLSv1.3"),
+        (
+            {"security": {**SASL, "sasl_mechanism": "PLAIN", "delegation_token": True}},
+            "security: delegation_token means nothing with PLAIN: name one of the SCRAM mechanisms",
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(raw: dict[str, Any], sentence: str) -> None:

@@ -1,8 +1,10 @@
 """One connection: versions agreed on, answers matched to requests, threads sharing it, and every way it can end."""
 
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -250,3 +252,18 @@ def test_closing_wakes_who_waits(start: StartBroker) -> None:
     connection.close()
     waiter.join(10)
     assert len(failures) == 1
+
+
+def test_a_broker_that_closes_without_a_word_may_be_one_with_tls() -> None:
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connected, _ = listener.accept()
+                connected.recv(1 << 16)
+                connected.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        with pytest.raises(ConnectionLost, match="closed it without a word, as a listener with TLS does"):
+            connector().open(Address("127.0.0.1", listener.getsockname()[1]))
+        listener.shutdown(socket.SHUT_RDWR)

@@ -1,5 +1,6 @@
 """Delegation tokens: their secrets, who may ask about them, and whom they are shown to."""
 
+import msgspec
 import pytest
 
 from quorate.security.delegation_token import (
@@ -28,10 +29,32 @@ def test_the_secret_is_an_hmac_of_the_id_under_the_master_key() -> None:
 
 
 def test_a_token_is_found_by_its_secret() -> None:
-    assert KEYS.find(TOKENS.values(), KEYS.hmac_of("id")) is TOKEN
-    assert KEYS.find(TOKENS.values(), b"x" * 64) is None
-    assert KEYS.find(TOKENS.values(), b"") is None
-    assert KEYS.find([], KEYS.hmac_of("id")) is None
+    assert KEYS.find(TOKENS, KEYS.hmac_of("id")) is TOKEN
+    assert KEYS.find(TOKENS, b"x" * 64) is None
+    assert KEYS.find(TOKENS, b"") is None
+    assert KEYS.find({}, KEYS.hmac_of("id")) is None
+    assert KEYS.find(TOKENS, KEYS.hmac_of("id")) is TOKEN
+
+
+def test_each_secret_is_computed_once_however_often_one_is_looked_for() -> None:
+    keys = TokenKeys("key")
+    computed: list[str] = []
+    of = keys._hmac
+
+    def counted(token_id: str) -> bytes:
+        computed.append(token_id)
+        return of(token_id)
+
+    keys._hmac = counted
+    tokens = {f"id-{number}": msgspec.structs.replace(TOKEN, token_id=f"id-{number}") for number in range(100)}
+    for _ in range(3):
+        assert keys.find(tokens, b"a guess") is None
+    assert len(computed) == 100
+    more = tokens | {"another": msgspec.structs.replace(TOKEN, token_id="another")}
+    del more["id-7"]
+    assert keys.find(more, of("another")) is more["another"]
+    assert keys.find(more, of("id-7")) is None
+    assert computed[100:] == ["another"]
 
 
 def test_a_token_logs_in_while_it_has_not_expired() -> None:

@@ -94,6 +94,15 @@ def test_a_forged_signature_is_wrong() -> None:
     assert "signature is wrong" in str(refusal(".".join(other_claims)))
 
 
+def test_a_token_that_names_no_key_is_tried_with_few() -> None:
+    """A stranger's token is checked on the loop."""
+    many = parse_key_set(key_set(*(jwk(RSA_KEY, kid=f"key-{number}") for number in range(17))))
+    with pytest.raises(InvalidToken, match="does not name its key, and there are too many to try"):
+        verify_token(sign(RSA_KEY, "RS256", CLAIMS), many, RULES, NOW_MS)
+    assert verify_token(sign(RSA_KEY, "RS256", CLAIMS, kid="key-16"), many, RULES, NOW_MS).principal_name == "alice"
+    assert verify_token(sign(RSA_KEY, "RS256", CLAIMS), many[:16], RULES, NOW_MS).principal_name == "alice"
+
+
 def test_a_key_that_is_not_known_yet_is_worth_a_look() -> None:
     assert refusal(sign(OTHER_RSA_KEY, "RS256", CLAIMS, kid="new")).unknown_key
     assert refusal(sign(OTHER_RSA_KEY, "RS256", CLAIMS)).unknown_key

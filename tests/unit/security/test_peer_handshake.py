@@ -52,8 +52,8 @@ def test_two_nodes_with_one_secret_find_each_other(meant: NodeId | None) -> None
     reached, came = shake(dialer(secrets(OLD), meant), listener(secrets(OLD)))
 
     assert (reached.node_id, came.node_id) == (TWO, ONE)
-    assert reached.session_key == came.session_key
-    assert reached.session_key.hex() not in repr(reached)
+    assert reached.key == came.key
+    assert repr(reached.key) not in repr(reached)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,16 @@ def test_two_nodes_with_one_secret_find_each_other(meant: NodeId | None) -> None
 def test_one_secret_in_common_is_enough(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     reached, came = shake(dialer(secrets(*one)), listener(secrets(*other)))
 
-    assert reached.session_key == came.session_key
+    assert reached.key == came.key
+    assert secrets(*one).uphold(came)
+    assert secrets(*other).uphold(reached)
+
+
+def test_of_two_common_secrets_the_one_that_the_listener_prefers_counts() -> None:
+    _, came = shake(dialer(secrets(OLD, NEW)), listener(secrets(NEW, OLD)))
+
+    assert secrets(NEW).uphold(came)
+    assert not secrets(OLD).uphold(came)
 
 
 @pytest.mark.parametrize(("one", "other"), [((OLD,), (NEW,)), ((OLD, NEW), (OTHER,)), ((OTHER,), (OLD, NEW))])

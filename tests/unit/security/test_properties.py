@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kernel.errors import QuorateError
+from quorate.security.jaas import parse_jaas
 from quorate.security.properties import parse_properties, resolve_references, write_properties
 
 JAVA = r"""
@@ -62,6 +63,10 @@ def test_what_is_written_is_read_again(properties: dict[str, str]) -> None:
     assert parse_properties(write_properties(properties, "made\nby a test")) == properties
 
 
+def test_what_is_written_is_ascii_as_java_reads_no_utf_8() -> None:
+    assert write_properties({"a é": "ü 😀"}) == "a\\ \\u00e9=\\u00fc \\ud83d\\ude00\n"
+
+
 def files(path: str) -> str:
     if path == "/run/secret":
         return "s3cret\n"
@@ -90,3 +95,19 @@ def test_secrets_stand_elsewhere() -> None:
 def test_what_is_not_there_is_one_sentence(value: str, message: str) -> None:
     with pytest.raises(QuorateError, match=message):
         resolve_references({"password": value}, {}, files)
+
+
+@pytest.mark.parametrize("secret", ["plain", 'a" username="root', "it's", "back\\slash", "semi;colon = x", ""])
+@pytest.mark.parametrize("option", ['"${SECRET}"', "'${SECRET}'", "${SECRET}"])
+def test_in_a_login_module_a_secret_is_one_value_whatever_is_in_it(secret: str, option: str) -> None:
+    properties = {"listener.name.a.plain.sasl.jaas.config": f"Module required username=a password={option};"}
+    [resolved] = resolve_references(properties, {"SECRET": secret}, files).values()
+
+    assert parse_jaas(resolved).options == {"username": "a", "password": secret}
+
+
+def test_a_whole_login_module_can_stand_elsewhere() -> None:
+    properties = {"sasl.jaas.config": "${JAAS}"}
+    [resolved] = resolve_references(properties, {"JAAS": 'Module required password="x";'}, files).values()
+
+    assert parse_jaas(resolved).options == {"password": "x"}

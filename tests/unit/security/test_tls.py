@@ -8,7 +8,6 @@ import pytest
 
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
-from quorate.security.certificate_subject import subject_of
 from quorate.security.certificates import (
     Issued,
     Subject,
@@ -17,6 +16,7 @@ from quorate.security.certificates import (
     node_of_certificate,
 )
 from quorate.security.listeners import ListenerSettings
+from quorate.security.principals import subject_of
 from quorate.security.tls import (
     FileStamp,
     TlsReload,

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas
+from quorate.transport.acceptor import Acceptor, ConnectionCaps, ConnectionQuotas, Door
 from quorate.transport.connection import ServerConnection
 
 
@@ -21,9 +21,9 @@ def test_a_connection_that_cannot_be_opened_is_logged(caplog: pytest.LogCaptureF
 
         acceptor = Acceptor(
             loop,
-            [listener],
+            [Door(sockets=[listener], open_connection=lambda _: lambda frame: None)],
             ConnectionQuotas(ConnectionCaps, None),
-            lambda: cast(ServerConnection, object()),
+            lambda door: cast(ServerConnection, object()),
             lambda: None,
         )
         with pytest.MonkeyPatch.context() as patched:

@@ -68,17 +68,20 @@ class Peer:
         limits = limits or ConnectionLimits(max_frame_bytes=100)
         self.now_s = 0.0
         self.begun = 0
-        self.connection = ServerConnection(self, limits, lambda: self.now_s, memory or ReceiveMemory())
+        self.connection = ServerConnection(self, self._open, limits, lambda: self.now_s, memory or ReceiveMemory())
         self.connection.connection_made(cast(Any, self.transport))
 
-    def connection_opened(self, connection: ServerConnection) -> FrameHandler:
-        return self._serve
+    def connection_opened(self, connection: ServerConnection) -> None:
+        pass
 
     def connection_closed(self, connection: ServerConnection, reason: str | None) -> None:
         pass
 
     def has_to_look(self) -> None:
         self.begun += 1
+
+    def _open(self, connection: ServerConnection) -> FrameHandler:
+        return self._serve
 
     def send(self, *payloads: bytes) -> None:
         self.send_bytes(b"".join(pack(">i", len(payload)) + payload for payload in payloads))

@@ -1,5 +1,6 @@
 """What leaves a connection, in which order, and what happens when the peer does not take it."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +9,14 @@ from typing import Any, cast
 import pytest
 
 from quorate.kernel.ports import Buffer, FileRegion
-from quorate.transport.outbox import SENDFILE_MINIMUM_BYTES, TURN_BYTES, Outbox, ReplyPart
+from quorate.transport.outbox import (
+    COPY_CHUNK_BYTES,
+    SENDFILE_MINIMUM_BYTES,
+    TURN_BYTES,
+    Outbox,
+    ReplyPart,
+    TransportTurns,
+)
 
 
 class FakeTransport:
@@ -221,6 +229,47 @@ def test_a_long_reply_lets_others_have_their_turn(
     expected = b"".join(real_file.read(0, size) for size in sizes)
     assert first + drain(outbox, transport, room, theirs, len(expected) - len(first)) == expected
     assert not outbox.is_blocked
+
+
+def test_a_file_that_is_to_be_encrypted_leaves_a_piece_in_each_turn_of_the_loop() -> None:
+    content = os.urandom(5 * COPY_CHUNK_BYTES // 2)
+    transport = FakeTransport()
+    transport.high_water = 10 * len(content)
+    unblocked: list[int] = []
+
+    async def scenario() -> None:
+        turns = TransportTurns(asyncio.get_running_loop())
+        outbox = Outbox(cast(Any, transport), turns, lambda: unblocked.append(len(transport.queued)))
+        outbox.send([b"head", region(MemoryFile(content), 0, len(content)), b"tail"])
+        for pieces in (1, 2):
+            assert len(transport.queued) == 4 + pieces * COPY_CHUNK_BYTES
+            assert outbox.is_blocked
+            await asyncio.sleep(0)
+        assert not outbox.is_blocked
+
+    asyncio.run(scenario())
+    assert transport.queued == b"head" + content + b"tail"
+    assert unblocked == [len(transport.queued)]
+
+
+def test_a_turn_that_comes_while_the_peer_does_not_read_is_taken_later_and_none_after_the_end() -> None:
+    content = os.urandom(4 * COPY_CHUNK_BYTES)
+    transport = FakeTransport()
+    transport.high_water = 10 * len(content)
+
+    async def scenario() -> None:
+        outbox = Outbox(cast(Any, transport), TransportTurns(asyncio.get_running_loop()), lambda: None)
+        outbox.send([region(MemoryFile(content), 0, len(content))])
+        outbox.pause()
+        await asyncio.sleep(0)
+        assert len(transport.queued) == COPY_CHUNK_BYTES
+        outbox.resume()
+        assert len(transport.queued) == 2 * COPY_CHUNK_BYTES
+        outbox.close()
+        await asyncio.sleep(0)
+        assert transport.queued == content[: 2 * COPY_CHUNK_BYTES]
+
+    asyncio.run(scenario())
 
 
 def test_a_file_that_became_shorter_than_promised_ends_the_connection(

@@ -78,6 +78,17 @@ def test_large_frames_of_one_size_are_read_one_by_one_with_nothing_of_the_next()
     assert len(buffer.writable()) == len(frame)
 
 
+def test_a_large_frame_of_which_little_has_come_goes_where_the_one_before_lay() -> None:
+    buffer = ReceiveBuffer(10_000_000)
+    frame = framed(bytes(1_000_000))
+    assert len(feed(buffer, frame, 400_000)) == 1
+    before = buffer.writable()
+    assert feed(buffer, frame[:10_000], 10_000) == []  # As much as was left of what TLS read at once.
+    rest = buffer.writable()
+    assert rest.obj is before.obj
+    assert len(rest) == len(frame) - 10_000
+
+
 def test_one_read_takes_several_frames_once_a_sizable_one_was_seen() -> None:
     buffer = ReceiveBuffer(1_000_000)
     frame = framed(bytes(65_536))

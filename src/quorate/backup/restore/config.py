@@ -6,20 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from quorate.backup.config import SparkConfig, StorageConfig, check_backup_id
+from quorate.backup.config import ClusterConfig, SparkConfig, StorageConfig, check_backup_id, problems_of, with_login
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.objects.opening import parse_url
 from quorate.backup.objects.storage import StorageLocation
 from quorate.backup.planning.cluster_snapshot import TopicSelection
-from quorate.client.config import SecurityConfig
-
-
-class TargetConfig(msgspec.Struct, frozen=True, kw_only=True):
-    bootstrap_servers: tuple[str, ...]
-    metadata_refresh_interval_ms: int = 30_000
-    request_timeout_ms: int = 30_000
-    security: SecurityConfig = SecurityConfig()
+from quorate.client.client_properties import ClientProperties
 
 
 class TimeWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +50,7 @@ class RestoreSection(msgspec.Struct, frozen=True, kw_only=True):
 
 class RestoreConfig(msgspec.Struct, frozen=True, kw_only=True):
     backup_id: str
-    target: TargetConfig
+    target: ClusterConfig
     storage: StorageConfig
     restore: RestoreSection = RestoreSection()
     spark: SparkConfig = SparkConfig()
@@ -72,12 +65,21 @@ class RestoreConfig(msgspec.Struct, frozen=True, kw_only=True):
         return StorageLocation(self.storage.url, self.storage.endpoint)
 
 
-def parse_restore_config(text: str, environment: Mapping[str, str], file_name: str) -> RestoreConfig:
+def parse_restore_config(
+    text: str, environment: Mapping[str, str], file_name: str, command_config: ClientProperties | None = None
+) -> RestoreConfig:
     """Read and check a ``restore.yaml``; ``ConfigError`` says in one sentence what is wrong, and where."""
     config = read_config(text, environment, file_name, RestoreConfig)
     check_backup_id(config.backup_id)
-    for key, problem in _problems(config.restore):
-        raise ConfigError(f"{file_name}: restore.{key} {problem}")
+    try:
+        config = msgspec.structs.replace(config, target=with_login(config.target, "target", command_config))
+    except ConfigError as error:
+        raise ConfigError(f"{file_name}: {error}") from None
+    for key, problem in [
+        *problems_of(config.target, "target"),
+        *((f"restore.{key}", problem) for key, problem in _problems(config.restore)),
+    ]:
+        raise ConfigError(f"{file_name}: {key} {problem}")
     parse_url(config.storage.url)
     return config
 

@@ -14,6 +14,7 @@ from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_NODE, LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicName
 from quorate.kernel.ports import Buffer, FileRegion
 from quorate.kernel.turns import Turns
+from quorate.metadata.core.image import MetadataImage
 from quorate.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from quorate.replication.following import Following
 from quorate.replication.integrity.sound_reads import WAIT_S
@@ -43,12 +44,18 @@ class PartitionReads:
         min_bytes: int,
         isolation_level: int,
         rack_id: str,
+        refused: frozenset[str] = frozenset(),
+        follower_error: ErrorCode | None = None,
     ) -> None:
         self._services = services
         self._targets = targets
         self._uses_topic_ids = api_version >= TOPIC_IDS_FROM
         self._gives_hints = api_version >= _HINTS_FROM
         self._rack_id = rack_id
+        #: The names of topics that the client may not read.
+        self._refused = refused
+        #: What a client is told that plays a follower.
+        self._follower_error = follower_error
         self._max_bytes = max_bytes
         self._min_bytes = min_bytes
         self._is_read_committed = isolation_level == _READ_COMMITTED
@@ -134,16 +141,25 @@ class PartitionReads:
         if self._enough is not None and not self._enough.done():
             self._enough.set_result(None)
 
+    def _is_refused(self, target: FetchTarget) -> bool:
+        if self._follower_error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return True
+        return bool(self._refused) and topic_name(self._services.metadata.image, target) in self._refused
+
     def _read(self, position: int) -> PartitionData:
         target = self._targets[position]
         index = target.request.partition
         self._held_up.pop(position, None)
         try:
+            if self._is_refused(target):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if self._uses_topic_ids:
                 partition = self._services.partitions.replica_by_id(target.topic_id, index)
             else:
                 partition = self._services.partitions.replica(TopicName(target.topic), PartitionIndex(index))
             role = partition.role
+            if self._follower_error is not None:
+                raise KafkaError(self._follower_error)
             if not isinstance(role, Leading) and not (self._rack_id and isinstance(role, Following)):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if position not in (watched := self._positions.setdefault(partition, [])):
@@ -174,8 +190,7 @@ class PartitionReads:
     def _hint(self, target: FetchTarget, error: ErrorCode) -> LeaderIdAndEpoch:
         if self._gives_hints:
             image = self._services.metadata.image
-            name = target.topic or image.topic_names.get(TopicId(target.topic_id), "")
-            leader = leader_hint(image, name, target.request.partition, error)
+            leader = leader_hint(image, topic_name(image, target), target.request.partition, error)
             if leader is not None:
                 return LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.leader_epoch)
         return NO_HINT
@@ -232,6 +247,11 @@ class PartitionReads:
         if offset >= limit or (budget <= 0 and not minimum_one_batch):
             return None
         return log.read(offset, max_bytes=budget, up_to_offset=limit, minimum_one_batch=minimum_one_batch)
+
+
+def topic_name(image: MetadataImage, target: FetchTarget) -> str:
+    """Empty where there is no topic of that id."""
+    return target.topic or image.topic_names.get(TopicId(target.topic_id), "")
 
 
 def _aborted_transactions(partition: Partition, piece: LogSlice, offset: Offset) -> list[AbortedTransaction]:

@@ -1,13 +1,18 @@
-"""Configs of topics, brokers and groups.
+"""What is set while a cluster runs: configs of topics, brokers and groups, and the rates that clients are held to.
 
 - AlterConfigs, versions 0 to 2: replaces all configs of a resource. Deprecated in Kafka, still sent by older tools.
 - IncrementalAlterConfigs, versions 0 to 1: sets, deletes, appends to and subtracts from single configs.
 - DescribeConfigs, versions 1 to 4.
+- AlterClientQuotas, versions 0 to 1: limits for users, client ids and addresses. A host name in place of an address is
+  looked up first.
+- DescribeClientQuotas, versions 0 to 1.
 
 Gap: loggers and client metrics have no configs here.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
@@ -18,13 +23,16 @@ from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import GroupId, NodeId, TopicName
 from quorate.kernel.topic_names import check_topic_name
-from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.broker_configs import broker_definitions
+from quorate.metadata.core.client_quotas import host_of, not_a_host
 from quorate.metadata.core.commands import (
     AlterBrokerConfigs,
+    AlterClientQuota,
     AlterGroupConfigs,
     AlterTopicConfigs,
     ConfigChange,
     ConfigOperation,
+    QuotaChange,
 )
 from quorate.metadata.core.config_definitions import ConfigDefinition
 from quorate.metadata.core.coordinator_configs import GROUP_CONFIGS
@@ -35,10 +43,31 @@ from quorate.metadata.core.effective_configs import (
     shown_topic_configs,
     topic_entries,
 )
+from quorate.metadata.core.quota_entities import (
+    FilterComponent,
+    QuotaEntity,
+    QuotaEntityPart,
+    matching_quotas,
+    quota_entity,
+)
 from quorate.protocol.codes import ConfigSource, ResourceType
+from quorate.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    RequestEntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
 from quorate.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from quorate.protocol.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from quorate.protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedResponse
+from quorate.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
 from quorate.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -56,6 +85,9 @@ from quorate.protocol.messages.incremental_alter_configs import (
 )
 
 _SET = ConfigOperation.SET
+#: Looked up for one request of quotas, and for how long.
+_MAX_HOSTS = 20
+_LOOK_UP_S = 10.0
 
 AlteredResource = ReplacedResource | AlterConfigsResource
 AlteredT = TypeVar("AlteredT", ReplacedResponse, AlterConfigsResourceResponse)
@@ -173,8 +205,10 @@ def _resource(services: Services, resource: DescribeConfigsResource) -> tuple[Ma
         shown = {definition.name: definition for definition in shown_topic_configs(topic.configs)}
         return shown, lambda definition: topic_entries(image, view, topic.configs, definition)
     broker = _broker(resource.resource_name)
+    names = (name for configs in (view.static_configs, *image.broker_configs.values()) for name in configs)
+    definitions = broker_definitions(names)
     if broker is None:
-        return BROKER_CONFIGS, lambda definition: (
+        return definitions, lambda definition: (
             entry
             for entry in broker_entries(image, view, definition)
             if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
@@ -183,7 +217,7 @@ def _resource(services: Services, resource: DescribeConfigsResource) -> tuple[Ma
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {view.node_id}, but received {broker}"
         )
-    return BROKER_CONFIGS, lambda definition: broker_entries(image, view, definition)
+    return definitions, lambda definition: broker_entries(image, view, definition)
 
 
 def _config(
@@ -195,14 +229,19 @@ def _config(
         return
     yield DescribeConfigsResourceResult(
         name=definition.name,
-        value=places[0].value,
+        value=None if definition.is_sensitive else places[0].value,
         read_only=definition.read_only,
+        is_sensitive=definition.is_sensitive,
         config_source=places[0].source,
-        synonyms=[DescribeConfigsSynonym(name=place.name, value=place.value, source=place.source) for place in places]
-        if request.include_synonyms
-        else (),
+        synonyms=[_synonym(definition, place) for place in places] if request.include_synonyms else (),
         config_type=definition.type,
         documentation=definition.documentation if request.include_documentation else None,
+    )
+
+
+def _synonym(definition: ConfigDefinition, place: ConfigEntry) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(
+        name=place.name, value=None if definition.is_sensitive else place.value, source=place.source
     )
 
 
@@ -220,6 +259,91 @@ def _broker(name: str) -> NodeId | None:
     if not name.isdigit():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     return NodeId(int(name))
+
+
+async def alter_client_quotas(
+    services: Services, context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    commands: dict[QuotaEntity, AlterClientQuota] = {}
+    repeated: set[QuotaEntity] = set()
+    for entry in request.entries:
+        command = _quota_command(entry)
+        entity = quota_entity(command.entity)
+        if entity in commands:
+            repeated.add(entity)
+        commands[entity] = command
+    not_found = await _hosts_without_address(services, commands)
+    wanted = {each: command for each, command in commands.items() if each not in repeated and each not in not_found}
+    outcomes = (
+        await services.metadata.submit(list(wanted.values()), validate_only=request.validate_only) if wanted else []
+    )
+    errors = {
+        entity: outcome for entity, outcome in zip(wanted, outcomes, strict=True) if isinstance(outcome, KafkaError)
+    }
+    errors |= not_found
+    errors |= {
+        entity: KafkaError(ErrorCode.INVALID_REQUEST, "The entity is named more than once.") for entity in repeated
+    }
+    return AlterClientQuotasResponse(entries=[_quota_result(entity, errors.get(entity)) for entity in commands])
+
+
+async def _hosts_without_address(services: Services, entities: Iterable[QuotaEntity]) -> dict[QuotaEntity, KafkaError]:
+    """Those of the entities that are hosts which nobody finds. One that has a quota can lose it in any case."""
+    known = services.metadata.image.client_quotas
+    hosts = {each: host for each in entities if (host := host_of(each)) is not None and each not in known}
+    if len(hosts) > _MAX_HOSTS:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, f"A request can name {_MAX_HOSTS} hosts at most.")
+        return dict.fromkeys(hosts, error)
+    unsure = dict(hosts)
+    errors: dict[QuotaEntity, KafkaError] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_UP_S):
+            for entity, host in hosts.items():
+                if not await services.hosts.find(host):
+                    errors[entity] = not_a_host(host)
+                del unsure[entity]
+    return errors | {
+        entity: KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{host} could not be looked up in time.")
+        for entity, host in unsure.items()
+    }
+
+
+def _quota_command(entry: RequestEntryData) -> AlterClientQuota:
+    return AlterClientQuota(
+        entity=tuple(QuotaEntityPart(part.entity_type, part.entity_name) for part in entry.entity),
+        changes=tuple(QuotaChange(key=op.key, value=None if op.remove else op.value) for op in entry.ops),
+    )
+
+
+def _quota_result(entity: QuotaEntity, error: KafkaError | None) -> ResponseEntryData:
+    return ResponseEntryData(
+        error_code=error.code if error else 0,
+        error_message=error.message if error else None,
+        entity=[ResponseEntityData(entity_type=part.type, entity_name=part.name) for part in entity],
+    )
+
+
+def describe_client_quotas(
+    services: Services, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    components = [
+        FilterComponent(entity_type=part.entity_type, match_type=part.match_type, name=part.match)
+        for part in request.components
+    ]
+    try:
+        matching = matching_quotas(services.metadata.image.client_quotas, components, strict=request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(
+        error_message=None, entries=[_quota_entry(entity, quotas) for entity, quotas in matching]
+    )
+
+
+def _quota_entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=part.type, entity_name=part.name) for part in entity],
+        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+    )
 
 
 ALTER_CONFIGS = Api(
@@ -245,4 +369,14 @@ DESCRIBE_CONFIGS = Api(
     handle=describe_configs,
     max_elements=20_000,
     parts=(Parts(of=("resources",), into=("results",), distinct_by=("resource_type", "resource_name"), per_part=5),),
+)
+ALTER_CLIENT_QUOTAS = Api(
+    request=AlterClientQuotasRequest,
+    min_version=0,
+    max_version=1,
+    handle=alter_client_quotas,
+    parts=(Parts(of=("entries",), into=("entries",)),),
+)
+DESCRIBE_CLIENT_QUOTAS = Api(
+    request=DescribeClientQuotasRequest, min_version=0, max_version=1, handle=describe_client_quotas
 )

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from quorate.broker.api import Api, HandlerResult
-from quorate.broker.fetch.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads
+from quorate.broker.fetch.partition_reads import NO_HINT, TOPIC_IDS_FROM, PartitionReads, topic_name
 from quorate.broker.fetch.sessions import RequestedFetch
 from quorate.broker.leader_hints import endpoints
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
-from quorate.kernel.errors import KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -22,8 +22,11 @@ from quorate.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from quorate.security.acls import AclOperation, AclResourceType
+from quorate.security.api_rules import FETCHED_TOPICS, is_follower
 
 _ENDPOINTS_FROM = 16
+_NO_TOPICS: frozenset[str] = frozenset()
 #: More partitions, of a request or of a session, are read in several turns of the loop.
 _READ_AT_ONCE = 1_000
 
@@ -34,6 +37,7 @@ def fetch(services: Services, context: RequestContext, request: FetchRequest) ->
         plan = services.fetch_sessions.plan(request, uses_topic_ids=uses_topic_ids, now_ms=services.clock.now_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
+    follower_error = _follower_error(context) if is_follower(request) else None
     reads = PartitionReads(
         services,
         list(plan.targets.values()),
@@ -42,6 +46,10 @@ def fetch(services: Services, context: RequestContext, request: FetchRequest) ->
         min_bytes=request.min_bytes,
         isolation_level=request.isolation_level,
         rack_id=request.rack_id,
+        refused=_NO_TOPICS
+        if context.access.is_full or follower_error is not None
+        else _refused_topics(services, context, plan),
+        follower_error=follower_error,
     )
     if len(plan.targets) > _READ_AT_ONCE:
         return _respond_in_turns(services, context, plan, reads, request.max_wait_ms)
@@ -50,6 +58,19 @@ def fetch(services: Services, context: RequestContext, request: FetchRequest) ->
         return _response(services, context, plan, reads)
     # The watch starts here, not when the coroutine first runs: an append between the two would go unnoticed.
     return _respond_later(services, context, plan, reads, reads.wait(request.max_wait_ms))
+
+
+def _refused_topics(services: Services, context: RequestContext, plan: RequestedFetch) -> frozenset[str]:
+    """The topics that the client may not read."""
+    image = services.metadata.image
+    names = frozenset(filter(None, (topic_name(image, target) for target in plan.targets.values())))
+    return names - context.access.allowed(FETCHED_TOPICS, names)
+
+
+def _follower_error(context: RequestContext) -> ErrorCode:
+    """Of a client that plays a follower: no replica comes this way, as nodes fetch from each other's peer ports."""
+    may = context.access.named.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def _respond_in_turns(
@@ -93,7 +114,7 @@ def _response(
     leaders = [data.current_leader.leader_id for data in reads.results if data.current_leader is not NO_HINT]
     where: Sequence[NodeEndpoint] = ()
     if leaders and context.api_version >= _ENDPOINTS_FROM:
-        where = endpoints(services.metadata.image, leaders, NodeEndpoint)
+        where = endpoints(services.metadata.image, leaders, NodeEndpoint, context.listener)
     throttle_time_ms = services.quotas.throttle_fetch(context, reads.size_bytes)
     if session is None:
         return FetchResponse(throttle_time_ms=throttle_time_ms, responses=topics, node_endpoints=where)

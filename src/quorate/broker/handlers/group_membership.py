@@ -12,7 +12,11 @@ The newer one (KIP-848):
 - ConsumerGroupHeartbeat, versions 0 to 1: a member of a consumer group joins, stays, gets partitions, or leaves.
 """
 
+from collections.abc import Collection
+from functools import partial
+
 from quorate.broker.api import Api
+from quorate.broker.request_access import RequestAccess
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
 from quorate.coordination.groups.core.classic_protocol import GroupProtocol
@@ -41,10 +45,13 @@ from quorate.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from quorate.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from quorate.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from quorate.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from quorate.security.api_rules import SUBSCRIBED_BY_PATTERN
 
 _REBALANCE_TIMEOUT_FROM = 1
 _KNOWN_MEMBER_ID_FROM = 4
 _NULL_PROTOCOL_FROM = 7
+#: In SyncGroup.
+_PROTOCOL_NAMED_FROM = 5
 _SKIP_ASSIGNMENT_FROM = 9
 _MANY_MEMBERS_FROM = 3
 _UNCHANGED = -1
@@ -94,6 +101,8 @@ def _join_command(context: RequestContext, request: JoinGroupRequest) -> JoinGro
 
 
 async def sync_group(services: Services, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    if context.api_version >= _PROTOCOL_NAMED_FROM and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     command = SyncGroup(
         group_id=GroupId(request.group_id),
         generation=request.generation_id,
@@ -180,7 +189,8 @@ async def consumer_group_heartbeat(
         client_host=f"/{context.client_host}",
         chooses_member_id=context.api_version >= _MEMBER_CHOOSES_ID_FROM,
     )
-    result = await services.groups.heartbeat(command)
+    visible = None if context.access.is_full else partial(_visible, services, context.access)
+    result = await services.groups.heartbeat(command, visible)
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.message,
@@ -189,6 +199,11 @@ async def consumer_group_heartbeat(
         heartbeat_interval_ms=result.heartbeat_interval_ms,
         assignment=None if result.assignment is None else _held(result.assignment),
     )
+
+
+async def _visible(services: Services, access: RequestAccess, names: Collection[TopicName]) -> frozenset[TopicName]:
+    """Those of the topics that match a pattern which the member may know of."""
+    return frozenset([name async for name in services.turns.sliced(names) if access.may(SUBSCRIBED_BY_PATTERN, name)])
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:

@@ -8,10 +8,13 @@
 - ConsumerGroupDescribe, versions 0 to 1: state, epochs, members and assignments of consumer groups (KIP-848).
 - DeleteGroups, versions 0 to 2: forgets groups without members, with all that they have committed.
 
-Gap: authorized operations are not reported.
+Groups and topics that the client may not describe are left out.
 """
 
 import asyncio
+from typing import TypeVar
+
+import msgspec
 
 from quorate.broker.api import Api
 from quorate.broker.request_context import RequestContext
@@ -50,7 +53,10 @@ from quorate.protocol.messages.describe_groups import (
 )
 from quorate.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from quorate.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from quorate.security.acls import AclResourceType
+from quorate.security.api_rules import LISTED_GROUPS, TOPICS_OF_DESCRIBED_GROUPS
 
+GroupT = TypeVar("GroupT", DescribedGroup, DescribedConsumerGroup)
 _GROUP_KEY = 0
 _TRANSACTION_KEY = 1
 _MANY_KEYS_FROM = 4
@@ -64,9 +70,9 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     if context.api_version >= _MANY_KEYS_FROM:
         return FindCoordinatorResponse(
-            coordinators=[await _find(services, request.key_type, key) for key in request.coordinator_keys]
+            coordinators=[await _find(services, context, request.key_type, key) for key in request.coordinator_keys]
         )
-    found = await _find(services, request.key_type, request.key)
+    found = await _find(services, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -76,14 +82,19 @@ async def find_coordinator(
     )
 
 
-async def _find(services: Services, key_type: int, key: str) -> Coordinator:
+async def _find(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
     try:
         broker = await _find_broker(services, key_type, key)
+        where = broker.endpoint(context.listener)
+        if where is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Broker {broker.node_id} has no listener {context.listener}."
+            )
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=NO_NODE, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=None)
+    return Coordinator(key=key, node_id=broker.node_id, host=where.host, port=where.port, error_message=None)
 
 
 async def _find_broker(services: Services, key_type: int, key: str) -> Broker:
@@ -103,6 +114,7 @@ async def list_groups(services: Services, context: RequestContext, request: List
         types=frozenset(group_type.lower() for group_type in request.types_filter),
     )
     result = await services.groups.list_groups(command)
+    visible = context.access.allowed(LISTED_GROUPS, (group.group_id for group in result.groups))
     return ListGroupsResponse(
         error_code=result.error,
         groups=[
@@ -113,6 +125,7 @@ async def list_groups(services: Services, context: RequestContext, request: List
                 group_type=group.group_type,
             )
             for group in result.groups
+            if group.group_id in visible
         ],
     )
 
@@ -121,7 +134,16 @@ async def describe_groups(
     services: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     groups = await asyncio.gather(*(_describe_one(services, context, GroupId(name)) for name in request.groups))
+    if request.include_authorized_operations:
+        groups = [_with_operations(context, group) for group in groups]
     return DescribeGroupsResponse(groups=groups)
+
+
+def _with_operations(context: RequestContext, group: GroupT) -> GroupT:
+    if group.error_code:
+        return group
+    operations = context.access.operations(AclResourceType.GROUP, group.group_id)
+    return msgspec.structs.replace(group, authorized_operations=operations)
 
 
 async def _describe_one(services: Services, context: RequestContext, group_id: GroupId) -> DescribedGroup:
@@ -157,7 +179,28 @@ async def consumer_group_describe(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     groups = await asyncio.gather(*(_describe_consumer_group(services, GroupId(name)) for name in request.group_ids))
+    if request.include_authorized_operations:
+        groups = [_with_operations(context, group) for group in groups]
+    if not context.access.is_full:
+        groups = [_as_far_as_visible(context, group) for group in groups]
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _as_far_as_visible(context: RequestContext, group: DescribedConsumerGroup) -> DescribedConsumerGroup:
+    """Nothing of the members of a group, where these have topics that the client may not describe."""
+    topics = {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+    if context.access.allowed(TOPICS_OF_DESCRIBED_GROUPS, topics) == topics:
+        return group
+    return DescribedConsumerGroup(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="The group has described topic(s) that the client is not authorized to describe.",
+        group_id=group.group_id,
+    )
 
 
 async def _describe_consumer_group(services: Services, group_id: GroupId) -> DescribedConsumerGroup:
@@ -169,7 +212,7 @@ async def _describe_consumer_group(services: Services, group_id: GroupId) -> Des
         error_code=result.error,
         error_message=result.message,
         group_id=group_id,
-        group_state=result.state,
+        group_state="" if result.error else result.state,
         group_epoch=result.epoch,
         assignment_epoch=result.target_epoch,
         assignor_name=result.assignor,

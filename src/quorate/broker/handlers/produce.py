@@ -32,6 +32,7 @@ from quorate.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from quorate.transport.connection import CloseConnection
 
 #: At once, later, or none at all where none is wanted.
 _Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None
@@ -70,12 +71,14 @@ def _answer(services: Services, context: RequestContext, request: ProduceRequest
     """Once all is written."""
     throttle_time_ms = services.quotas.throttle_produce(context)
     if request.acks == 0:
+        if any(answer.error_code for answer in gate.answers):
+            raise CloseConnection("what a producer without acks has sent was refused")
         return None
     # Made here, not when the coroutine first runs: the client's time counts from now.
     pending = _pending(services, request, gate.uncommitted) if gate.uncommitted else None
     if pending is not None or gate.gaps:
-        return _respond_later(services, context.api_version, request, gate, pending, throttle_time_ms=throttle_time_ms)
-    return _response(services, request, gate.answers, throttle_time_ms)
+        return _respond_later(services, context, request, gate, pending, throttle_time_ms=throttle_time_ms)
+    return _response(services, context, request, gate.answers, throttle_time_ms)
 
 
 def _pending(services: Services, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
@@ -100,12 +103,15 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
     # The connection reads its next bytes into the memory of these.
     kept = with_own_records(request)
 
-    async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | None":
+    async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | CloseConnection | None":
         await transaction.verify()
         gate = ProduceGate(services, api_version, kept, transaction)
         if gate.proceed() is not None:
             await gate.finish()
-        answer = _answer(services, context, kept, gate)
+        try:
+            answer = _answer(services, context, kept, gate)
+        except CloseConnection as error:
+            return error  # It did not fail: the connection may be gone already.
         # Who comes next need not wait until this is committed.
         return awaited_task(services.loop, answer) if isinstance(answer, Coroutine) else answer
 
@@ -113,15 +119,20 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
 
 
 async def _respond_after(
-    written: "asyncio.Future[ProduceResponse | asyncio.Task[ProduceResponse] | None]",
+    written: "asyncio.Future[ProduceResponse | asyncio.Task[ProduceResponse] | CloseConnection | None]",
 ) -> ProduceResponse | None:
-    response = await written
+    try:
+        response = await written
+    finally:
+        del written  # It keeps the error that it raises, and that this frame.
+    if isinstance(response, CloseConnection):
+        raise CloseConnection(str(response))
     return await response if isinstance(response, asyncio.Task) else response
 
 
 async def _respond_later(
     services: Services,
-    api_version: int,
+    context: RequestContext,
     request: ProduceRequest,
     gate: ProduceGate,
     pending: PendingProduce | None,
@@ -136,16 +147,22 @@ async def _respond_later(
         topics = [topic for topic in request.topic_data for _ in topic.partition_data]
         for position, error in errors.items():
             index = answers[position].index
-            answers[position] = refused(services, api_version, topics[position], index, error)
-    return _response(services, request, answers, throttle_time_ms)
+            answers[position] = refused(services, context.api_version, topics[position], index, error)
+    return _response(services, context, request, answers, throttle_time_ms)
 
 
 def _response(
-    services: Services, request: ProduceRequest, answers: list[PartitionProduceResponse], throttle_time_ms: int
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    answers: list[PartitionProduceResponse],
+    throttle_time_ms: int,
 ) -> ProduceResponse:
     remaining = iter(answers)
     leaders = leaders_named_in(answers)
-    where: Sequence[NodeEndpoint] = endpoints(services.metadata.image, leaders, NodeEndpoint) if leaders else ()
+    where: Sequence[NodeEndpoint] = ()
+    if leaders:
+        where = endpoints(services.metadata.image, leaders, NodeEndpoint, context.listener)
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -3,6 +3,9 @@
 - CreateTopics, versions 2 to 7.
 - CreatePartitions, versions 0 to 3.
 - DeleteTopics, versions 1 to 6: by name, or by topic id from version 6 on.
+
+Partitions that come and go are counted for ``controller_mutation_rate`` (KIP-599). Who goes over it is refused with
+THROTTLING_QUOTA_EXCEEDED by newer versions, and held back by all.
 """
 
 from collections import Counter
@@ -18,7 +21,7 @@ from quorate.broker.services import Services
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_TOPIC_ID, NodeId, PartitionIndex, TopicId, TopicName
 from quorate.kernel.topic_names import INTERNAL_TOPICS
-from quorate.metadata.core.commands import CreatePartitions, CreateTopic, DeleteTopic
+from quorate.metadata.core.commands import Charge, CreatePartitions, CreateTopic, DeleteTopic
 from quorate.metadata.core.decisions import CarriedOut, CreatedTopic
 from quorate.metadata.core.effective_configs import shown_topic_configs, topic_entries
 from quorate.metadata.core.image import MetadataImage, Topic
@@ -41,6 +44,7 @@ from quorate.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from quorate.security.api_rules import CONFIGS_OF_CREATED_TOPICS
 
 #: Of one request, as in Apache Kafka: each is a log on several nodes.
 _MAX_NEW_PARTITIONS = 10_000
@@ -49,6 +53,10 @@ _TOO_MANY_PARTITIONS = KafkaError(
 )
 #: By the configs of a topic's own.
 ShownConfigs = dict[frozenset[tuple[str, str]], Sequence[CreatableTopicConfigs]]
+#: The first versions whose clients know THROTTLING_QUOTA_EXCEEDED.
+_CREATION_STRICT_SINCE = 6
+_GROWTH_STRICT_SINCE = 3
+_DELETION_STRICT_SINCE = 5
 ResultT = TypeVar("ResultT", CreatableTopicResult, CreatePartitionsTopicResult)
 
 
@@ -60,13 +68,29 @@ async def create_topics(
     if _partition_count(services, distinct) > _MAX_NEW_PARTITIONS:
         results = [_result(services, topic.name, _TOO_MANY_PARTITIONS, {}) for topic in distinct]
         return CreateTopicsResponse(topics=results + _twice_named(named, CreatableTopicResult))
+    charge = services.quotas.mutation_charge(context, _CREATION_STRICT_SINCE)
     outcomes = await services.metadata.submit(
-        [_creation(topic) for topic in distinct], validate_only=request.validate_only
+        [_creation(topic, charge) for topic in distinct], validate_only=request.validate_only
     )
     answered = zip((topic.name for topic in distinct), outcomes, strict=True)
     shown: ShownConfigs = {}
     results = [_result(services, name, outcome, shown) async for name, outcome in services.turns.sliced(answered)]
-    return CreateTopicsResponse(topics=results + _twice_named(named, CreatableTopicResult))
+    if not context.access.is_full:
+        visible = context.access.allowed(CONFIGS_OF_CREATED_TOPICS, (result.name for result in results))
+        results = [
+            result if result.error_code or result.name in visible else _without_configs(result) for result in results
+        ]
+    return CreateTopicsResponse(
+        throttle_time_ms=_hold_back(context, outcomes), topics=results + _twice_named(named, CreatableTopicResult)
+    )
+
+
+def _hold_back(context: RequestContext, outcomes: Sequence[CreatedTopic | CarriedOut | KafkaError]) -> int:
+    """Read nothing more from a client that is over its rate; returns for how many milliseconds."""
+    throttle_time_ms = max((getattr(outcome, "throttle_time_ms", 0) for outcome in outcomes), default=0)
+    if throttle_time_ms:
+        context.mute(throttle_time_ms)
+    return throttle_time_ms
 
 
 def _partition_count(services: Services, topics: Sequence[CreatableTopic]) -> int:
@@ -76,7 +100,7 @@ def _partition_count(services: Services, topics: Sequence[CreatableTopic]) -> in
     )
 
 
-def _creation(topic: CreatableTopic) -> CreateTopic:
+def _creation(topic: CreatableTopic, charge: Charge | msgspec.UnsetType) -> CreateTopic:
     assignments = {
         PartitionIndex(assignment.partition_index): tuple(NodeId(node) for node in assignment.broker_ids)
         for assignment in topic.assignments
@@ -87,6 +111,7 @@ def _creation(topic: CreatableTopic) -> CreateTopic:
         replication_factor=topic.replication_factor,
         assignments=assignments or None,
         configs={config.name: config.value for config in topic.configs},
+        charged_to=charge,
     )
 
 
@@ -103,6 +128,16 @@ def _result(
         num_partitions=len(topic.partitions),
         replication_factor=len(topic.partitions[PartitionIndex(0)].replicas),
         configs=_configs(services, topic, shown),
+    )
+
+
+def _without_configs(result: CreatableTopicResult) -> CreatableTopicResult:
+    """Nor what else the configs of the cluster have decided."""
+    return CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 
 
@@ -135,7 +170,8 @@ async def create_partitions(
     distinct = [topic for topic in request.topics if named[topic.name] == 1]
     outcomes: Sequence[CarriedOut | KafkaError] = [_TOO_MANY_PARTITIONS] * len(distinct)
     if _new_partitions(services, distinct) <= _MAX_NEW_PARTITIONS:
-        commands = [_command(topic) for topic in distinct]
+        charge = services.quotas.mutation_charge(context, _GROWTH_STRICT_SINCE)
+        commands = [_command(topic, charge) for topic in distinct]
         outcomes = await services.metadata.submit(commands, validate_only=request.validate_only)
     results = [
         CreatePartitionsTopicResult(name=topic.name, error_code=outcome.code, error_message=outcome.message)
@@ -143,7 +179,10 @@ async def create_partitions(
         else CreatePartitionsTopicResult(name=topic.name)
         for topic, outcome in zip(distinct, outcomes, strict=True)
     ]
-    return CreatePartitionsResponse(results=results + _twice_named(named, CreatePartitionsTopicResult))
+    return CreatePartitionsResponse(
+        throttle_time_ms=_hold_back(context, outcomes),
+        results=results + _twice_named(named, CreatePartitionsTopicResult),
+    )
 
 
 def _new_partitions(services: Services, topics: Sequence[CreatePartitionsTopic]) -> int:
@@ -152,11 +191,13 @@ def _new_partitions(services: Services, topics: Sequence[CreatePartitionsTopic])
     return sum(max(0, count - len(topic.partitions)) for count, topic in counts if topic is not None)
 
 
-def _command(topic: CreatePartitionsTopic) -> CreatePartitions:
+def _command(topic: CreatePartitionsTopic, charge: Charge | msgspec.UnsetType) -> CreatePartitions:
     assignments = None
     if topic.assignments is not None:
         assignments = tuple(tuple(NodeId(node) for node in a.broker_ids) for a in topic.assignments)
-    return CreatePartitions(name=TopicName(topic.name), total_count=topic.count, assignments=assignments or None)
+    return CreatePartitions(
+        name=TopicName(topic.name), total_count=topic.count, assignments=assignments or None, charged_to=charge
+    )
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -175,14 +216,18 @@ async def delete_topics(
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     wanted = [_resolve(services.metadata.image, state) for state in asked]
     deletable = [topic for topic in wanted if topic.error is None]
-    outcomes = await services.metadata.submit([DeleteTopic(topic_id=topic.topic_id) for topic in deletable])
+    charge = services.quotas.mutation_charge(context, _DELETION_STRICT_SINCE)
+    outcomes = await services.metadata.submit(
+        [DeleteTopic(topic_id=topic.topic_id, charged_to=charge) for topic in deletable]
+    )
     refused = {
         topic.topic_id: outcome
         for topic, outcome in zip(deletable, outcomes, strict=True)
         if isinstance(outcome, KafkaError)
     }
     return DeleteTopicsResponse(
-        responses=[_deleted(topic, topic.error or refused.get(topic.topic_id)) for topic in wanted]
+        throttle_time_ms=_hold_back(context, outcomes),
+        responses=[_deleted(topic, topic.error or refused.get(topic.topic_id)) for topic in wanted],
     )
 
 

@@ -36,6 +36,7 @@ from quorate.protocol.messages.describe_transactions import (
 from quorate.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
 from quorate.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from quorate.protocol.messages.list_transactions import TransactionState as ListedTransaction
+from quorate.security.api_rules import LISTED_TRANSACTIONS, TOPICS_OF_DESCRIBED_TRANSACTIONS
 
 Transactions = tuple[tuple[TransactionalId, Transaction], ...]
 _STATES = {state.kafka_name: state for state in TransactionState}
@@ -61,6 +62,7 @@ async def list_transactions(
             )
         except InvalidPattern:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    visible = context.access.allowed(LISTED_TRANSACTIONS, (transactional_id for transactional_id, _ in transactions))
     return ListTransactionsResponse(
         error_code=result.error,
         unknown_state_filters=unknown,
@@ -71,6 +73,7 @@ async def list_transactions(
                 transaction_state=transaction.state.kafka_name,
             )
             for transactional_id, transaction in transactions
+            if transactional_id in visible
         ],
     )
 
@@ -86,11 +89,15 @@ async def describe_transactions(
 ) -> DescribeTransactionsResponse:
     names = request.transactional_ids
     return DescribeTransactionsResponse(
-        transaction_states=await asyncio.gather(*(_describe_one(services, TransactionalId(name)) for name in names))
+        transaction_states=await asyncio.gather(
+            *(_describe_one(services, context, TransactionalId(name)) for name in names)
+        )
     )
 
 
-async def _describe_one(services: Services, transactional_id: TransactionalId) -> DescribedTransaction:
+async def _describe_one(
+    services: Services, context: RequestContext, transactional_id: TransactionalId
+) -> DescribedTransaction:
     if not transactional_id:
         return DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST)
     command = DescribeTransaction(transactional_id=transactional_id)
@@ -105,15 +112,16 @@ async def _describe_one(services: Services, transactional_id: TransactionalId) -
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        topics=_topics(transaction),
+        topics=_topics(context, transaction),
     )
 
 
-def _topics(transaction: Transaction) -> list[TopicData]:
+def _topics(context: RequestContext, transaction: Transaction) -> list[TopicData]:
     indexes: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(transaction.partitions):
         indexes[topic].append(partition)
-    return [TopicData(topic=topic, partitions=partitions) for topic, partitions in indexes.items()]
+    visible = context.access.allowed(TOPICS_OF_DESCRIBED_TRANSACTIONS, indexes)
+    return [TopicData(topic=topic, partitions=partitions) for topic, partitions in indexes.items() if topic in visible]
 
 
 def describe_producers(

@@ -1,4 +1,4 @@
-"""A producer's way through a transaction.
+"""The way through a transaction, of its producer and of its coordinator.
 
 - InitProducerId, versions 0 to 5: an id and an epoch for a producer, idempotent or with a transactional id.
 - AddPartitionsToTxn, versions 0 to 5: makes partitions part of a transaction, or (from 4 on) asks whether they are.
@@ -6,13 +6,18 @@
   once (KIP-890).
 - AddOffsetsToTxn, versions 0 to 4: makes the offsets of a group part of a transaction.
 - EndTxn, versions 0 to 5: commits or aborts. From 5 on the answer holds what the producer goes on with (KIP-890).
+- WriteTxnMarkers, versions 1 and 2: a coordinator ends transactions in the partitions that this node leads. Answered
+  when the high watermark has passed the markers, so that no later leader can be without them. In a partition of
+  ``__consumer_offsets`` the marker also decides about the offsets that were committed in the transaction.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 
 from quorate.broker.api import Api
+from quorate.broker.produce.pending import PendingProduce, UncommittedWrite
 from quorate.broker.request_context import RequestContext
+from quorate.broker.request_parts import Parts
 from quorate.broker.services import Services
 from quorate.coordination.core.partitioning import partition_for
 from quorate.coordination.transactions.core.commands import (
@@ -30,6 +35,7 @@ from quorate.kernel.ids import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     GroupId,
+    Offset,
     PartitionIndex,
     ProducerEpoch,
     ProducerId,
@@ -50,7 +56,15 @@ from quorate.protocol.messages.add_partitions_to_txn import (
 )
 from quorate.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from quorate.records.control import EPOCH_PER_TRANSACTION
+from quorate.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from quorate.records.control import EPOCH_PER_TRANSACTION, EndTransactionMarker, TransactionEnd
 
 #: Before these, producers know a successor by the older error (KIP-588).
 _INIT_FENCED_FROM = 4
@@ -58,6 +72,10 @@ _PRODUCER_FENCED_FROM = 2
 _BATCHED_FROM = 4
 _ABORTABLE_FROM = 5
 _EPOCH_PER_TRANSACTION_FROM = 5
+_MARKERS_TIMEOUT_MS = 30_000
+_OF_COORDINATORS = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -256,9 +274,90 @@ def _as_of_version(error: ErrorCode, context: RequestContext, fenced_from: int) 
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_too_new else error
 
 
+async def write_txn_markers(
+    services: Services, context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    results = await asyncio.gather(*(_end_transaction(services, marker) for marker in request.markers))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+async def _end_transaction(services: Services, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    end = _end_of(marker)
+    partitions = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    codes, group_codes = await asyncio.gather(
+        _append_markers(services, end, partitions), _end_in_groups(services, end, partitions)
+    )
+    codes |= group_codes
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=codes[topic.name, index])
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
+    return TransactionEnd(
+        producer_id=ProducerId(marker.producer_id),
+        producer_epoch=ProducerEpoch(marker.producer_epoch),
+        marker=EndTransactionMarker(is_commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch),
+        transaction_version=marker.transaction_version,
+    )
+
+
+async def _append_markers(
+    services: Services, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], ErrorCode]:
+    codes = dict.fromkeys(partitions, ErrorCode.NONE)
+    uncommitted: list[UncommittedWrite] = []
+    now_ms = services.clock.now_ms()
+    for position, (topic, index) in enumerate(partitions):
+        if topic == CONSUMER_OFFSETS:
+            continue
+        try:
+            partition = services.partitions.led(TopicName(topic), PartitionIndex(index))
+            if partition.settings.is_being_restored:
+                continue  # Nothing of the transaction was taken there, and a marker would take an offset away.
+            info = partition.append_marker(end, now_ms)
+        except KafkaError as error:
+            codes[topic, index] = error.code
+            continue
+        uncommitted.append((position, partition, Offset(info.last_offset + 1)))
+    if uncommitted:
+        failures = await PendingProduce(services.loop, _MARKERS_TIMEOUT_MS, uncommitted).future
+        codes |= {partitions[position]: failure.code for position, failure in failures.items()}
+    return codes
+
+
+async def _end_in_groups(
+    services: Services, end: TransactionEnd, partitions: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], ErrorCode]:
+    codes = {}
+    for topic, index in partitions:
+        if topic == CONSUMER_OFFSETS:
+            code = await services.groups.end_transaction(PartitionIndex(index), end)
+            # The sender knows the errors of partitions only; after this one it looks for the leader and tries again.
+            codes[topic, index] = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _OF_COORDINATORS else code
+    return codes
+
+
 INIT_PRODUCER_ID = Api(request=InitProducerIdRequest, min_version=0, max_version=5, handle=init_producer_id)
 ADD_PARTITIONS_TO_TXN = Api(
     request=AddPartitionsToTxnRequest, min_version=0, max_version=5, handle=add_partitions_to_txn, max_elements=10_000
 )
 ADD_OFFSETS_TO_TXN = Api(request=AddOffsetsToTxnRequest, min_version=0, max_version=4, handle=add_offsets_to_txn)
 END_TXN = Api(request=EndTxnRequest, min_version=0, max_version=5, handle=end_txn)
+WRITE_TXN_MARKERS = Api(
+    request=WriteTxnMarkersRequest,
+    min_version=1,
+    max_version=2,
+    handle=write_txn_markers,
+    parts=(Parts(of=("markers", "topics", "partition_indexes"), into=("markers", "topics", "partitions")),),
+)

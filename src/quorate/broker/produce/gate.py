@@ -139,7 +139,7 @@ class ProduceGate:
             try:
                 self._opened = await self._services.record_opening.open(pause)
             except KafkaError as error:
-                self._opened = error
+                self._opened = error.again()
 
     def _write(self, topic: TopicProduceData, data: PartitionProduceData, now_ms: int) -> ToOpen | None:
         """Append one batch, or say why not; returns it where it has to be opened first."""
@@ -147,7 +147,7 @@ class ProduceGate:
         batch: ProducedBatch | None = None
         try:
             if self._refusal is not None:
-                raise self._refusal
+                raise self._refusal.again()
             leading = find_leading(self._services, self._api_version, topic, data.index)
             settings = leading.partition.settings
             if self._opened is not None:
@@ -265,7 +265,7 @@ def _check_restored(settings: PartitionSettings, header: BatchHeader) -> None:
 
 def _opened_batch(opened: memoryview | KafkaError) -> ProducedBatch:
     if isinstance(opened, KafkaError):
-        raise opened
+        raise opened.again()
     return ProducedBatch(opened, read_header(opened))
 
 

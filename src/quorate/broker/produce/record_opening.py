@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from quorate.broker.request_time import RequestTimes
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.tasks import TaskScope, logged_failures
 from quorate.records.batch import BatchHeader, Compression
@@ -38,7 +39,8 @@ class ToOpen(msgspec.Struct, frozen=True):
 class RecordOpening:
     """Lets a worker open batches, in the order in which they came."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, times: RequestTimes) -> None:
+        self._times = times
         self._loop = loop
         self._executor = executor
         self._turn = asyncio.Lock()
@@ -47,16 +49,16 @@ class RecordOpening:
 
     async def open(self, wanted: ToOpen) -> memoryview:
         async with self._turn:
-            return await self._loop.run_in_executor(self._executor, open_or_refuse, wanted.batch, wanted.rules)
+            return await self._times.by_worker(self._loop, self._executor, open_or_refuse, wanted.batch, wanted.rules)
 
     async def step(self, probe: TimeProbe) -> TimestampedOffset | None:
         """Open what is stored, to find a time; those that write do not wait behind it."""
         async with self._turn_to_probe:
-            return await self._loop.run_in_executor(self._executor, probe.step)
+            return await self._times.by_worker(self._loop, self._executor, probe.step)
 
     def run(self, writing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Do it to the end, even if nobody waits any more: what was received is written, its sender may have gone."""
-        return self._tasks.spawn(writing)
+        return self._tasks.spawn(self._times.counted(writing))
 
 
 def open_or_refuse(batch: memoryview, rules: OpeningRules) -> memoryview:

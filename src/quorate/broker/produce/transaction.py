@@ -85,7 +85,7 @@ class TransactionOfRequest:
         if len(self._producers) > 1:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "A transaction has one producer.")
         if partition in self._refusals:
-            raise self._refusals[partition]
+            raise self._refusals[partition].again()
         if not self._is_verified or _is_open(partition, header):
             return
         if self._adds and header.base_sequence != 0 and partition.log.producers.get(header.producer_id) is None:

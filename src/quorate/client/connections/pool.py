@@ -1,27 +1,26 @@
 """From an address to a connection that is ready for use, and the open connections of a client.
 
-``Connector`` opens one: TCP, TLS, versions, SASL (PLAIN, or SCRAM without channel binding: RFC 5802, RFC 7677).
+``Connector`` opens one: TCP, TLS, versions, SASL.
 ``Connections`` keeps one for each broker, shared by all partitions and threads, and opens more where the config allows
 it.
 """
 
-import hashlib
-import hmac
 import secrets
 import ssl
 import threading
-from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from quorate import __version__
-from quorate.client.config import ClientConfig, SaslMechanism, SecurityConfig
+from quorate.client.access_tokens import token_source
+from quorate.client.config import ClientConfig
 from quorate.client.connections.connection import Connection, ReceiveBuffers
-from quorate.client.connections.stream import open_stream, tls_context
+from quorate.client.connections.stream import open_stream
 from quorate.client.connections.versions import API_VERSIONS_ATTEMPTS, read_versions
 from quorate.client.errors import AuthenticationFailed, ConnectionLost, UnsupportedApi
 from quorate.client.retries import MonotonicClock
+from quorate.client.security_config import SecurityConfig
 from quorate.kernel.address import Address
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.protocol.codec import decode
@@ -29,6 +28,9 @@ from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from quorate.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from quorate.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from quorate.security.sasl.logins import LoginCredentials, new_login
+from quorate.security.sasl.outcomes import LoginFailed
+from quorate.security.tls import TlsReload, client_context, read_material, stamp_files
 
 _BODY_POSITION: Final = 4  # After the correlation id: the header of this answer is never flexible (KIP-511).
 
@@ -40,14 +42,14 @@ class Connector:
         self._config = config
         self._buffers = buffers
         self._clock = clock
-        self._tls: ssl.SSLContext | None = tls_context(config.security)
+        self._tls = _Tls(config.security) if config.security.protocol.uses_tls else None
         self._understood: dict[Address, int] = {}
 
     def open(self, address: Address) -> Connection:
         connection = self._negotiate(address)
         try:
             if self._config.security.protocol.uses_sasl:
-                authenticate(connection, self._config.security, self._clock)
+                self._authenticate(connection)
         except BaseException:
             connection.close()
             raise
@@ -75,7 +77,8 @@ class Connector:
         raise AssertionError("there is at least one attempt")
 
     def _connect(self, address: Address) -> Connection:
-        stream = open_stream(address, self._tls, connect_timeout_ms=self._config.connect_timeout_ms, clock=self._clock)
+        context = None if self._tls is None else self._tls.context()
+        stream = open_stream(address, context, connect_timeout_ms=self._config.connect_timeout_ms, clock=self._clock)
         return Connection(
             stream,
             client_id=self._config.client_id,
@@ -83,6 +86,47 @@ class Connector:
             buffers=self._buffers,
             clock=self._clock,
         )
+
+    def _authenticate(self, connection: Connection) -> None:
+        security = self._config.security
+        assert security.sasl_mechanism is not None
+        has_password = security.sasl_mechanism.has_password
+        credentials = LoginCredentials(
+            username=security.username,
+            password=security.password,
+            by_token=security.delegation_token,
+            access_token=None if has_password else token_source(security).token_for(connection.address),
+            extensions=security.sasl_extensions(),
+        )
+        authenticate(connection, security.sasl_mechanism.wire_name, credentials, self._clock)
+
+
+class _Tls:
+    """The context of new connections: made anew when a file that it was made of has changed and can be used."""
+
+    def __init__(self, security: SecurityConfig) -> None:
+        self._security = security
+        self._settings = security.tls_settings()
+        stamps = stamp_files(self._settings.paths)
+        self._context, digest = self._read()
+        self._reload = TlsReload(stamps, digest)
+        self._lock = threading.Lock()
+
+    def context(self) -> ssl.SSLContext:
+        with self._lock:
+            if self._reload.is_due(stamp_files(self._settings.paths)):
+                with suppress(QuorateError):  # It is being replaced, or was replaced by nonsense: the old one holds.
+                    self._context, digest = self._read()
+                    self._reload.in_force(digest)
+            return self._context
+
+    def _read(self) -> tuple[ssl.SSLContext, bytes]:
+        try:
+            material = read_material(self._settings)
+            context = client_context(self._settings, material, verify_hostname=self._security.verify_hostname)
+        except QuorateError as error:
+            raise QuorateError(f"security: {error}") from None
+        return context, material.digest
 
 
 def _ask_versions(connection: Connection, version: int) -> tuple[int, ApiVersionsResponse]:
@@ -172,90 +216,6 @@ class Connections:
         return False
 
 
-#: RFC 7677 asks for at least as many, and a server that names fewer may be after the password.
-MIN_ITERATIONS: Final = 4096
-#: What nobody configures; more would let a false server burn this client's time.
-MAX_ITERATIONS: Final = 10_000_000
-_NO_CHANNEL_BINDING: Final = "n,,"
-
-
-class ScramError(QuorateError):
-    """The server's message is not what SCRAM allows."""
-
-
-class ScramClient:
-    """The client's side: ``first_message``, ``final_message`` of the server's first, ``verify`` of the server's last.
-
-    The server proves with the last one that it knows the password too.
-    """
-
-    def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
-        self._hash_name = hash_name
-        self._password = password.encode()
-        self._nonce = nonce
-        escaped = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={escaped},r={nonce}"
-        self._expected_signature = b""
-
-    def first_message(self) -> bytes:
-        return (_NO_CHANNEL_BINDING + self._first_bare).encode()
-
-    def final_message(self, server_first: bytes) -> bytes:
-        """The proof that this client knows the password, for the salt and iterations of the server's first message."""
-        attributes = _parse(server_first)
-        nonce, salt, iterations = self._read_challenge(attributes)
-        salted = hashlib.pbkdf2_hmac(self._hash_name, self._password, salt, iterations)
-        without_proof = f"c={b64encode(_NO_CHANNEL_BINDING.encode()).decode()},r={nonce}"
-        signed = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash_name, client_key).digest()
-        signature = self._hmac(stored_key, signed)
-        proof = bytes(key ^ mask for key, mask in zip(client_key, signature, strict=True))
-        self._expected_signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
-        return f"{without_proof},p={b64encode(proof).decode()}".encode()
-
-    def verify(self, server_final: bytes) -> None:
-        """Raise unless the server's last message proves that it knows the password."""
-        attributes = _parse(server_final)
-        if "e" in attributes:
-            raise ScramError(f"the server refused: {attributes['e']}")
-        signature = _from_base64(attributes.get("v", ""))
-        if not self._expected_signature or not hmac.compare_digest(signature, self._expected_signature):
-            raise ScramError("the server could not prove that it knows the password")
-
-    def _read_challenge(self, attributes: dict[str, str]) -> tuple[str, bytes, int]:
-        if "e" in attributes:
-            raise ScramError(f"the server refused: {attributes['e']}")
-        if "m" in attributes:
-            raise ScramError("the server asks for an extension that is not known")
-        nonce = attributes.get("r", "")
-        if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("the server's nonce does not extend ours")
-        iterations = attributes.get("i", "")
-        if not iterations.isdecimal() or not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
-            raise ScramError(f"the server asks for {iterations or 'no'} iterations, at least {MIN_ITERATIONS} are safe")
-        return nonce, _from_base64(attributes.get("s", "")), int(iterations)
-
-    def _hmac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._hash_name)
-
-
-def _parse(message: bytes) -> dict[str, str]:
-    try:
-        parts = [part.partition("=") for part in message.decode().split(",")]
-    except UnicodeDecodeError:
-        raise ScramError("the server's message is not text") from None
-    return {name: value for name, _, value in parts}
-
-
-def _from_base64(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except NotBase64:
-        raise ScramError("the server's message is not base64 where it must be") from None
-
-
-_HASH_NAMES: Final = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}
 _NONCE_BYTES: Final = 24
 #: Version 0 of the handshake sends tokens outside of Kafka's frames: only brokers before 1.0 need it.
 _HANDSHAKE_VERSION: Final = 1
@@ -263,28 +223,21 @@ _HANDSHAKE_VERSION: Final = 1
 _LIFETIME_USED: Final = 0.8
 
 
-def authenticate(connection: Connection, security: SecurityConfig, clock: MonotonicClock) -> None:
+def authenticate(connection: Connection, mechanism: str, credentials: LoginCredentials, clock: MonotonicClock) -> None:
     """Raises ``AuthenticationFailed`` with the broker's reason."""
-    mechanism, username, password = security.sasl_mechanism, security.username, security.password
-    assert mechanism is not None
-    assert username is not None
-    assert password is not None
     _agree_on(connection, mechanism)
-    if mechanism is SaslMechanism.PLAIN:
-        answer = _exchange(connection, f"\0{username}\0{password}".encode())
-    else:
-        scram = ScramClient(_HASH_NAMES[mechanism], username, password, secrets.token_urlsafe(_NONCE_BYTES))
-        try:
-            challenge = _exchange(connection, scram.first_message())
-            answer = _exchange(connection, scram.final_message(challenge.auth_bytes))
-            scram.verify(answer.auth_bytes)
-        except ScramError as error:
-            raise AuthenticationFailed(connection.address, str(error)) from None
+    try:
+        login = new_login(mechanism, credentials, secrets.token_urlsafe(_NONCE_BYTES))
+        answer = _exchange(connection, login.first())
+        while (token := login.answer(answer.auth_bytes)) is not None:
+            answer = _exchange(connection, token)
+    except LoginFailed as error:
+        raise AuthenticationFailed(connection.address, str(error)) from None
     if answer.session_lifetime_ms > 0:
         connection.expires_ms = clock.now_ms() + round(answer.session_lifetime_ms * _LIFETIME_USED)
 
 
-def _agree_on(connection: Connection, mechanism: SaslMechanism) -> None:
+def _agree_on(connection: Connection, mechanism: str) -> None:
     if not connection.versions.supports(SaslHandshakeRequest):
         raise _no_sasl_there(connection, "offers no SASL")
     if not connection.versions.supports(SaslHandshakeRequest, at_least=_HANDSHAKE_VERSION):
@@ -310,5 +263,8 @@ def _exchange(connection: Connection, token: bytes) -> SaslAuthenticateResponse:
     version = connection.versions.choose(SaslAuthenticateRequest)
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, version)
     if answer.error_code != ErrorCode.NONE:
-        raise AuthenticationFailed(connection.address, answer.error_message or f"error {answer.error_code}")
+        reason = answer.error_message or f"error {answer.error_code}"
+        if reason.startswith("{"):  # What RFC 7628 has a server say of a token is JSON.
+            reason = f"the broker refuses the access token: {reason}"
+        raise AuthenticationFailed(connection.address, reason)
     return answer

@@ -12,47 +12,14 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
-from quorate.client.config import SecurityConfig
 from quorate.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
 from quorate.client.retries import MonotonicClock
 from quorate.kernel.address import Address
-from quorate.kernel.errors import QuorateError
 from quorate.kernel.ports import Buffer
-
-
-def tls_context(security: SecurityConfig) -> ssl.SSLContext | None:
-    """None where the protocol has no TLS. The files are read here; a bad one is named."""
-    if not security.protocol.uses_tls:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    context.check_hostname = security.verify_hostname
-    if security.ca_location is not None:
-        # Only these: with a private authority, a public one that vouches for the same name is not meant.
-        context = _only_trusting(security)
-    if security.certificate_location is not None:
-        try:
-            context.load_cert_chain(
-                security.certificate_location, security.key_location, lambda: security.key_password or ""
-            )
-        except (OSError, ssl.SSLError) as error:
-            files = ", ".join(filter(None, (security.certificate_location, security.key_location)))
-            raise QuorateError(f"security: the client certificate or key cannot be used ({files}): {error}") from None
-    return context
-
-
-def _only_trusting(security: SecurityConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = security.verify_hostname
-    try:
-        context.load_verify_locations(cafile=security.ca_location)
-    except (OSError, ssl.SSLError) as error:
-        raise QuorateError(f"security: ca_location {security.ca_location} cannot be used: {error}") from None
-    return context
-
 
 # The kernel's IOV_MAX is 1024: a request with more buffers goes out in several writes.
 MAX_BUFFERS_PER_WRITE = 1024
+_NO_WORD = "the broker closed it without a word, as a listener with TLS does where the client has none"
 
 
 class DeadlinePassed(Exception):
@@ -66,6 +33,8 @@ class Stream:
         self._address = address
         self._clock = clock
         self._is_tls = isinstance(connected, ssl.SSLSocket)
+        #: Whether the broker has said anything at all.
+        self._has_answered = self._is_tls
         self._entering: AbstractContextManager[object] = threading.Lock() if self._is_tls else nullcontext()
 
     @property
@@ -120,7 +89,8 @@ class Stream:
                 raise _failure(self._address, error) from error
             else:
                 if count == 0:
-                    raise ConnectionLost(self._address, "the broker closed it")
+                    raise ConnectionLost(self._address, "the broker closed it" if self._has_answered else _NO_WORD)
+                self._has_answered = True
                 return count
 
     def _send_some(self, buffers: Sequence[memoryview], deadline_ms: int) -> int:

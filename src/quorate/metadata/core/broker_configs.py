@@ -4,6 +4,8 @@ Those that are the default of a topic config come from the topic's own definitio
 read-only can be changed while a node runs.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from quorate.metadata.core.config_definitions import (
@@ -13,9 +15,11 @@ from quorate.metadata.core.config_definitions import (
     ConfigType,
     at_least,
     between,
+    find_definition,
 )
 from quorate.metadata.core.connection_configs import CONNECTION_CONFIGS
 from quorate.metadata.core.coordinator_configs import CONSUMER_GROUP_CONFIGS, TRANSACTION_CONFIGS
+from quorate.metadata.core.security_configs import SECURITY_CONFIGS, listener_definition
 from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
 
 _OWN = (
@@ -84,6 +88,22 @@ _OWN = (
         check=at_least(1),
         read_only=True,
         documentation="How long a connection may be silent before it is closed.",
+    ),
+    ConfigDefinition(
+        name="controller.quota.window.num",
+        type=ConfigType.INT,
+        default="11",
+        check=at_least(1),
+        read_only=True,
+        documentation="The number of samples whose worth of partitions may be created and deleted at once.",
+    ),
+    ConfigDefinition(
+        name="controller.quota.window.size.seconds",
+        type=ConfigType.INT,
+        default="1",
+        check=at_least(1),
+        read_only=True,
+        documentation="The length of one sample of controller_mutation_rate.",
     ),
     ConfigDefinition(
         name="default.replication.factor",
@@ -373,6 +393,25 @@ _TOPIC_DEFAULTS = tuple(
 BROKER_CONFIGS: dict[str, ConfigDefinition] = {
     definition.name: definition
     for definition in sorted(
-        _OWN + CONNECTION_CONFIGS + TRANSACTION_CONFIGS + CONSUMER_GROUP_CONFIGS + _TOPIC_DEFAULTS, key=lambda d: d.name
+        (
+            *_OWN,
+            *CONNECTION_CONFIGS,
+            *TRANSACTION_CONFIGS,
+            *CONSUMER_GROUP_CONFIGS,
+            *SECURITY_CONFIGS,
+            *_TOPIC_DEFAULTS,
+        ),
+        key=lambda d: d.name,
     )
 }
+
+
+def find_broker_definition(name: str) -> ConfigDefinition:
+    """Also of a config for one listener, ``listener.name.<listener>.<config>``; INVALID_CONFIG where there is none."""
+    return listener_definition(name) or find_definition(BROKER_CONFIGS, name)
+
+
+def broker_definitions(names: Iterable[str]) -> dict[str, ConfigDefinition]:
+    """All, and those of the names that are configs for one listener."""
+    listeners = {name: found for name in sorted(set(names)) if (found := listener_definition(name)) is not None}
+    return {**BROKER_CONFIGS, **listeners}

@@ -56,6 +56,7 @@ def register_broker(
         incarnation=command.incarnation,
         directory_id=command.directory_id,
         peer_address=command.peer_address,
+        endpoints=command.endpoints,
         fenced=command.fenced,
     )
     return Decision(

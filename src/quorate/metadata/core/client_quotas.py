@@ -1,27 +1,34 @@
 """Deciding changes of client quotas: the quotas that exist, their entities and their values."""
 
+import re
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address
 from math import isfinite
 from typing import Final
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.core.commands import AlterClientQuota, QuotaChange
+from quorate.metadata.core.config_definitions import INT32_MAX, INT64_MAX
+from quorate.metadata.core.connection_configs import is_address
 from quorate.metadata.core.image import MetadataImage
-from quorate.metadata.core.quota_entities import ENTITY_TYPES, IP, QuotaEntityPart, quota_entity
+from quorate.metadata.core.quota_entities import ENTITY_TYPES, IP, QuotaEntity, QuotaEntityPart, quota_entity
 from quorate.metadata.core.records import ClientQuotaChanged
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
-#: The quotas that an entity can have, and whether their values are whole numbers.
-_CLIENT_KEYS: Final[Mapping[str, bool]] = {
-    PRODUCER_BYTE_RATE: True,
-    CONSUMER_BYTE_RATE: True,
-    "request_percentage": False,
-    "controller_mutation_rate": False,
+#: The quotas that an entity can have, and the largest value of those that are whole numbers.
+_CLIENT_KEYS: Final[Mapping[str, int | None]] = {
+    PRODUCER_BYTE_RATE: INT64_MAX,
+    CONSUMER_BYTE_RATE: INT64_MAX,
+    REQUEST_PERCENTAGE: None,
+    CONTROLLER_MUTATION_RATE: None,
 }
-_IP_KEYS: Final[Mapping[str, bool]] = {"connection_creation_rate": True}
+_IP_KEYS: Final[Mapping[str, int | None]] = {CONNECTION_CREATION_RATE: INT32_MAX}
+#: A host's name, which has a letter in it: what else looks like an address is a mistake in one.
+_HOST: Final = re.compile(r"(?=.{1,253}$)(?=.*[A-Za-z])[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 
 
 def decide_client_quota(image: MetadataImage, command: AlterClientQuota) -> tuple[ClientQuotaChanged, ...]:
@@ -36,7 +43,7 @@ def decide_client_quota(image: MetadataImage, command: AlterClientQuota) -> tupl
     )
 
 
-def _allowed_keys(parts: Iterable[QuotaEntityPart]) -> Mapping[str, bool]:
+def _allowed_keys(parts: Iterable[QuotaEntityPart]) -> Mapping[str, int | None]:
     """The quotas that fit the entity; INVALID_REQUEST for one that makes no sense."""
     names: dict[str, str | None] = {}
     for part in parts:
@@ -53,20 +60,27 @@ def _allowed_keys(parts: Iterable[QuotaEntityPart]) -> Mapping[str, bool]:
         return _CLIENT_KEYS
     if len(names) > 1:
         raise _invalid("A quota for an address cannot be one for a user or a client id too.")
-    _check_address(names[IP])
+    _check_host(names[IP])
     return _IP_KEYS
 
 
-def _check_address(name: str | None) -> None:
-    if name is None:
-        return
-    try:
-        ip_address(name)
-    except ValueError:
-        raise _invalid(f"{name} is not a valid IP address.") from None
+def _check_host(name: str | None) -> None:
+    """Whether the name can be looked up is for the node to find out that was asked."""
+    if name is not None and not is_address(name) and _HOST.fullmatch(name) is None:
+        raise not_a_host(name)
 
 
-def _new_values(changes: Iterable[QuotaChange], keys: Mapping[str, bool]) -> dict[str, float | None]:
+def host_of(entity: QuotaEntity) -> str | None:
+    """The name that has to be looked up; None where there is none."""
+    name = entity[0].name if len(entity) == 1 and entity[0].type == IP else None
+    return name if name is not None and not is_address(name) and _HOST.fullmatch(name) else None
+
+
+def not_a_host(name: str) -> KafkaError:
+    return _invalid(f"{name} is not a valid IP or resolvable host.")
+
+
+def _new_values(changes: Iterable[QuotaChange], keys: Mapping[str, int | None]) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for change in changes:
         if change.key in values:
@@ -77,12 +91,17 @@ def _new_values(changes: Iterable[QuotaChange], keys: Mapping[str, bool]) -> dic
     return values
 
 
-def _check_value(key: str, value: float, keys: Mapping[str, bool]) -> None:
+def _check_value(key: str, value: float, keys: Mapping[str, int | None]) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
     if not isfinite(value) or value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
-    if keys[key] and not value.is_integer():
+    largest = keys[key]
+    if largest is None:
+        return
+    if value > largest:
+        raise _invalid(f"Quota {key} must be at most {largest}")
+    if not value.is_integer():
         raise _invalid(f"{key} cannot be a fractional value.")
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.errors import ErrorCode, KafkaError, ThrottlingError
 from quorate.kernel.ids import BrokerEpoch, Offset, ProducerId
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.commands import Command
@@ -14,12 +14,23 @@ from quorate.metadata.core.decisions import (
     Answer,
     CarriedOut,
     CreatedTopic,
+    DeletedAcls,
+    GrantedToken,
     Outcomes,
     PartitionOutcome,
     PartitionOutcomes,
     ProducerIdBlock,
+    TokenExpiry,
 )
 from quorate.metadata.core.image import Topic
+from quorate.metadata.core.security_commands import (
+    CreateDelegationToken,
+    DeleteAcls,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
+from quorate.security.acls import Acl
+from quorate.security.delegation_token import DelegationToken
 
 Field = TypeVar("Field")
 
@@ -31,6 +42,11 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: ProducerId | None = None
     broker_epoch: BrokerEpoch | None = None
     partitions: tuple[PartitionOutcome, ...] = ()
+    acls: tuple[Acl, ...] = ()
+    token: DelegationToken | None = None
+    expires_ms: int | None = None
+    #: Not said where there is none.
+    throttle_time_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +55,8 @@ class _Outcome(msgspec.Struct, frozen=True, kw_only=True):
     answer: _Answer | None = None
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
+    #: Of THROTTLING_QUOTA_EXCEEDED.
+    throttle_time_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Outcomes(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,18 +92,26 @@ def decode_outcomes(payload: bytes, commands: Sequence[Command]) -> tuple[Outcom
 
 def _encoded(outcome: Answer | KafkaError) -> _Outcome:
     match outcome:
+        case ThrottlingError(throttle_time_ms=throttle_time_ms):
+            return _Outcome(error=ErrorCode.THROTTLING_QUOTA_EXCEEDED, throttle_time_ms=throttle_time_ms)
         case KafkaError(code=code, message=message):
             return _Outcome(error=code, message=message)
-        case CreatedTopic(topic=topic):
-            return _Outcome(answer=_Answer(topic=topic))
+        case CreatedTopic(topic=topic, throttle_time_ms=throttle_time_ms):
+            return _Outcome(answer=_Answer(topic=topic, throttle_time_ms=throttle_time_ms or msgspec.UNSET))
         case ProducerIdBlock(first=first):
             return _Outcome(answer=_Answer(producer_id=first))
         case AcceptedRegistration(broker_epoch=broker_epoch):
             return _Outcome(answer=_Answer(broker_epoch=broker_epoch))
         case PartitionOutcomes(partitions=partitions):
             return _Outcome(answer=_Answer(partitions=partitions))
-        case CarriedOut():
-            return _Outcome(answer=_Answer())
+        case DeletedAcls(acls=acls):
+            return _Outcome(answer=_Answer(acls=acls))
+        case GrantedToken(token=token):
+            return _Outcome(answer=_Answer(token=token))
+        case TokenExpiry(expires_ms=expires_ms):
+            return _Outcome(answer=_Answer(expires_ms=expires_ms))
+        case CarriedOut(throttle_time_ms=throttle_time_ms):
+            return _Outcome(answer=_Answer(throttle_time_ms=throttle_time_ms or msgspec.UNSET))
         case _:
             assert_never(outcome)
 
@@ -93,10 +119,12 @@ def _encoded(outcome: Answer | KafkaError) -> _Outcome:
 def _decoded(command: Command, outcome: _Outcome) -> Answer | KafkaError:
     answer = outcome.answer
     if answer is None:
+        if outcome.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            return ThrottlingError(outcome.throttle_time_ms or 0)
         return KafkaError(outcome.error, outcome.message)
     match command:
         case c.CreateTopic():
-            return CreatedTopic(_given(answer.topic))
+            return CreatedTopic(_given(answer.topic), answer.throttle_time_ms or 0)
         case c.AllocateProducerIds():
             return ProducerIdBlock(_given(answer.producer_id))
         case c.RegisterBroker():
@@ -109,8 +137,14 @@ def _decoded(command: Command, outcome: _Outcome) -> Answer | KafkaError:
             | c.RebalancePartitions()
         ):
             return PartitionOutcomes(answer.partitions)
+        case DeleteAcls():
+            return DeletedAcls(answer.acls)
+        case CreateDelegationToken():
+            return GrantedToken(_given(answer.token))
+        case RenewDelegationToken() | ExpireDelegationToken():
+            return TokenExpiry(_given(answer.expires_ms))
         case _:
-            return CarriedOut()
+            return CarriedOut(answer.throttle_time_ms or 0)
 
 
 def _given(field: Field | None) -> Field:

@@ -6,7 +6,6 @@ is not the same answer.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Generic
 from uuid import UUID
 
 import msgspec
@@ -24,18 +23,24 @@ from quorate.kernel.ids import (
 )
 from quorate.metadata.core.decisions import (
     AcceptedRegistration,
-    AnswerT_co,
     CarriedOut,
     CreatedTopic,
     PartitionOutcomes,
     ProducerIdBlock,
+    TaggedCommand,
 )
 from quorate.metadata.core.quota_entities import QuotaEntityPart
-from quorate.metadata.core.records import NO_INCARNATION
+from quorate.metadata.core.records import NO_INCARNATION, BrokerEndpoint
+from quorate.metadata.core.security_commands import SecurityCommand
 
 
-class TaggedCommand(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True, tag_field="command", tag=True):
-    """A command that is answered with an ``AnswerT_co``; the tag names it on its way to the quorum leader."""
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """The client whose ``controller_mutation_rate`` a change of partitions is counted for."""
+
+    user: str
+    client_id: str
+    #: Whether the change is refused while the client is over its rate, or only tells it for how long to wait.
+    is_strict: bool
 
 
 class FormCluster(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
@@ -61,12 +66,15 @@ class CreateTopic(TaggedCommand[CreatedTopic], frozen=True, kw_only=True):
     replication_factor_is_upper_bound: bool = False
     #: Chosen by the submitter, so that its own retry is recognised; None leaves the choice to the controller.
     topic_id: TopicId | None = None
+    #: Not said for what the cluster does of its own accord, nor to nodes that would not know of it.
+    charged_to: Charge | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeleteTopic(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     """Sent again it is answered with UNKNOWN_TOPIC_ID, which says that it is done: no topic ever has that id again."""
 
     topic_id: TopicId
+    charged_to: Charge | msgspec.UnsetType = msgspec.UNSET
 
 
 class CreatePartitions(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
@@ -75,6 +83,7 @@ class CreatePartitions(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     name: TopicName
     total_count: int
     assignments: tuple[tuple[NodeId, ...], ...] | None = None
+    charged_to: Charge | msgspec.UnsetType = msgspec.UNSET
 
 
 class ConfigOperation(IntEnum):
@@ -143,6 +152,7 @@ class RegisterBroker(TaggedCommand[AcceptedRegistration], frozen=True, kw_only=T
     #: Chosen at random when the data folder was made.
     directory_id: DirectoryId = NO_DIRECTORY
     peer_address: str = ""
+    endpoints: tuple[BrokerEndpoint, ...] = ()
     #: A node that is a cluster by itself has nothing to catch up with and starts in one step, unfenced.
     fenced: bool = True
 
@@ -297,4 +307,5 @@ Command = (
     | AlterPartitionReassignments
     | DrainBroker
     | RebalancePartitions
+    | SecurityCommand
 )

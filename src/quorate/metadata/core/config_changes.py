@@ -5,7 +5,7 @@ from typing import cast
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.metadata.core import records as r
-from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.broker_configs import broker_definitions
 from quorate.metadata.core.commands import (
     AlterBrokerConfigs,
     AlterGroupConfigs,
@@ -57,14 +57,15 @@ def decide_broker_configs(
     if command.node_id is not None and command.node_id not in image.brokers:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {command.node_id} is not registered.")
     current = image.broker_configs.get(command.node_id, {})
-    changes = _that_matter(BROKER_CONFIGS, command.changes)
+    definitions = broker_definitions([*current, *(change.key for change in command.changes)])
+    changes = _that_matter(definitions, command.changes)
     for change in changes:
-        if BROKER_CONFIGS[change.key].read_only:
+        if definitions[change.key].read_only:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update {change.key} while the broker runs: it is read-only."
             )
     values = _new_values(
-        BROKER_CONFIGS,
+        definitions,
         changes,
         replaced=current if command.replace_all else {},
         in_force=lambda definition: next(broker_entries(image, view, definition)).value,

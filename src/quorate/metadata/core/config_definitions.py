@@ -42,6 +42,8 @@ class ConfigDefinition(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     #: A state rather than a setting: given when a topic is created, later only taken away, and shown where it is given.
     is_state: bool = False
+    #: A secret: its value is shown to nobody, and never kept in the metadata.
+    is_sensitive: bool = False
 
     def parse(self, text: str) -> ConfigValue:
         """The value of the text; INVALID_CONFIG names what is wrong with it."""
@@ -50,8 +52,9 @@ class ConfigDefinition(msgspec.Struct, frozen=True, kw_only=True):
             if self.check is not None:
                 self.check(value)
         except ValueError as error:
+            shown = "" if self.is_sensitive else f" {text!r}"
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Invalid value {text!r} for configuration {self.name}: {error}"
+                ErrorCode.INVALID_CONFIG, f"Invalid value{shown} for configuration {self.name}: {error}"
             ) from None
         return value
 

@@ -25,6 +25,14 @@ def normal_address(text: str) -> str:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
+def is_address(text: str) -> bool:
+    try:
+        normal_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_overrides(value: ConfigValue) -> None:
     parse_overrides(str(value))
 

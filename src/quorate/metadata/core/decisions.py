@@ -1,4 +1,4 @@
-"""Decisions: the answer to a command, and the records that make it true.
+"""Decisions: the answer that a command asks for, and the records that make it true.
 
 ``PartitionEdits`` gathers the new states of partitions during one decision: each changed partition gives one record,
 whatever the number of its edits, and its epochs are computed here and only here.
@@ -13,6 +13,8 @@ from quorate.kernel.ids import NO_TOPIC_ID, BrokerEpoch, LeaderEpoch, PartitionI
 from quorate.metadata.core.image import MetadataImage, PartitionState, Topic, TopicIdPartition
 from quorate.metadata.core.image_draft import partition_record
 from quorate.metadata.core.records import AnyRecord, PartitionChanged
+from quorate.security.acls import Acl
+from quorate.security.delegation_token import DelegationToken
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,9 +32,13 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class CarriedOut(msgspec.Struct, frozen=True):
     """The answer to a command that asks for nothing more."""
 
+    #: For how long a client that is charged for it is to be held back.
+    throttle_time_ms: int = 0
+
 
 class CreatedTopic(msgspec.Struct, frozen=True):
     topic: Topic
+    throttle_time_ms: int = 0
 
 
 class ProducerIdBlock(msgspec.Struct, frozen=True):
@@ -49,9 +55,39 @@ class PartitionOutcomes(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionOutcome, ...]
 
 
+class DeletedAcls(msgspec.Struct, frozen=True):
+    acls: tuple[Acl, ...]
+
+
+class GrantedToken(msgspec.Struct, frozen=True):
+    """A delegation token as it is from now on."""
+
+    token: DelegationToken
+
+
+class TokenExpiry(msgspec.Struct, frozen=True):
+    """When the token ends, or has ended."""
+
+    expires_ms: int
+
+
 #: The part of a decision that the submitter of the command gets, on whichever node it is.
-Answer = CarriedOut | CreatedTopic | ProducerIdBlock | AcceptedRegistration | PartitionOutcomes
+Answer = (
+    CarriedOut
+    | CreatedTopic
+    | ProducerIdBlock
+    | AcceptedRegistration
+    | PartitionOutcomes
+    | DeletedAcls
+    | GrantedToken
+    | TokenExpiry
+)
 AnswerT_co = TypeVar("AnswerT_co", bound=Answer, covariant=True)
+
+
+class TaggedCommand(msgspec.Struct, Generic[AnswerT_co], frozen=True, kw_only=True, tag_field="command", tag=True):
+    """A command that is answered with an ``AnswerT_co``; the tag names it on its way to the quorum leader."""
+
 
 _CARRIED_OUT = CarriedOut()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from quorate.kernel.ids import GroupId, NodeId, TopicName
-from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.metadata.core.broker_configs import BROKER_CONFIGS, find_broker_definition
 from quorate.metadata.core.config_definitions import ConfigDefinition, ConfigValue
 from quorate.metadata.core.image import MetadataImage
 from quorate.metadata.core.topic_configs import TOPIC_CONFIGS
@@ -74,7 +74,7 @@ def group_entries(
 
 
 def broker_value(image: MetadataImage, view: BrokerView, name: str) -> ConfigValue:
-    definition = BROKER_CONFIGS[name]
+    definition = find_broker_definition(name)
     return definition.parse(next(broker_entries(image, view, definition)).value)
 
 

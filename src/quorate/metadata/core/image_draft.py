@@ -23,6 +23,7 @@ from quorate.metadata.core.image_parts import (
     TopicIdPartition,
 )
 from quorate.metadata.core.quota_entities import QuotaEntity
+from quorate.metadata.core.security_state import SecurityDraft
 
 ImageT = TypeVar("ImageT", bound=ImageTables)
 Value = TypeVar("Value")
@@ -51,6 +52,7 @@ class ImageDraft(Generic[ImageT]):
         self._broker_configs = CopyOnWrite(base.broker_configs)
         self._group_configs = CopyOnWrite(base.group_configs)
         self._client_quotas = CopyOnWrite(base.client_quotas)
+        self._security = SecurityDraft(base.security)
         self._hosting = HostingDraft(base.hosted)
         self._partitions: dict[TopicName, dict[PartitionIndex, PartitionState]] = {}
         self._configs: dict[TopicName, dict[str, str]] = {}
@@ -76,6 +78,14 @@ class ImageDraft(Generic[ImageT]):
                 self._next_producer_id = next_producer_id
             case r.ClusterFormed(cluster_id=cluster_id):
                 self._cluster_id = cluster_id
+            case (
+                r.AclCreated()
+                | r.AclDeleted()
+                | r.ScramCredentialChanged()
+                | r.DelegationTokenChanged()
+                | r.DelegationTokenRemoved()
+            ):
+                self._security.apply(record)
             case _:
                 self._apply_to_broker(record)
 
@@ -103,6 +113,7 @@ class ImageDraft(Generic[ImageT]):
             broker_configs=self._broker_configs.current,
             group_configs=self._group_configs.current,
             client_quotas=self._client_quotas.current,
+            security=self._security.finish(),
             next_producer_id=self._next_producer_id,
         )
         return image, self._changes.delta()
@@ -187,6 +198,7 @@ class ImageDraft(Generic[ImageT]):
             incarnation=record.incarnation,
             directory_id=record.directory_id,
             peer_address=record.peer_address,
+            endpoints=record.endpoints,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             has_room=record.has_room,

@@ -23,7 +23,8 @@ from quorate.kernel.ids import (
     TopicName,
 )
 from quorate.metadata.core.quota_entities import QuotaEntity
-from quorate.metadata.core.records import NO_INCARNATION
+from quorate.metadata.core.records import DEFAULT_LISTENER, NO_INCARNATION, BrokerEndpoint
+from quorate.metadata.core.security_state import SecurityState
 
 Key = TypeVar("Key")
 REMEMBERED_TOPICS = 10_000
@@ -42,11 +43,22 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     directory_id: DirectoryId = NO_DIRECTORY
     #: Its peer address, as host:port.
     peer_address: str = ""
+    #: Of all listeners; empty for the default one alone.
+    endpoints: tuple[BrokerEndpoint, ...] = ()
     #: Leads nothing and is in no in-sync set, save where it is the last member.
     fenced: bool = False
     in_controlled_shutdown: bool = False
     #: False while its disk is full: it takes no records, and leads only what no replica with room can.
     has_room: bool = True
+
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
+        """Where clients that came by a listener of this name reach it; None where it has none of that name.
+
+        Without a name it is the first one.
+        """
+        if not self.endpoints and listener in ("", DEFAULT_LISTENER):
+            return BrokerEndpoint(listener=DEFAULT_LISTENER, host=self.host, port=self.port)
+        return next((each for each in self.endpoints if listener in ("", each.listener)), None)
 
     @property
     def is_live(self) -> bool:
@@ -206,4 +218,6 @@ class ImageTables(msgspec.Struct, frozen=True, kw_only=True):
     #: Configs that consumer groups were given; a group need not exist to have some.
     group_configs: Mapping[GroupId, Mapping[str, str]] = MappingProxyType({})
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = MappingProxyType({})
+    #: Who may do what, and what logins are checked against.
+    security: SecurityState = SecurityState()
     next_producer_id: ProducerId = ProducerId(0)

@@ -21,9 +21,13 @@ from quorate.kernel.ids import (
     TopicName,
 )
 from quorate.metadata.core.quota_entities import QuotaEntity
+from quorate.security.acls import Acl
+from quorate.security.delegation_token import DelegationToken
+from quorate.security.scram_credentials import ScramCredential, ScramMechanism
 
 #: Of a broker that was registered without naming its start: two such registrations are never the same one.
 NO_INCARNATION = UUID(int=0)
+DEFAULT_LISTENER = "PLAINTEXT"
 
 
 class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
@@ -32,6 +36,14 @@ class MetadataRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
 class ClusterFormed(MetadataRecord, frozen=True, kw_only=True, tag="cluster-formed"):
     cluster_id: str
+
+
+class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where clients reach a broker by one of its listeners."""
+
+    listener: str
+    host: str
+    port: int
 
 
 class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-registered"):
@@ -45,6 +57,8 @@ class BrokerRegistered(MetadataRecord, frozen=True, kw_only=True, tag="broker-re
     incarnation: UUID = NO_INCARNATION
     directory_id: DirectoryId = NO_DIRECTORY
     peer_address: str = ""
+    #: Of all listeners. A broker that names none has one, ``DEFAULT_LISTENER``, at its host and port.
+    endpoints: tuple[BrokerEndpoint, ...] = ()
     fenced: bool = False
     in_controlled_shutdown: bool = False
     has_room: bool = True
@@ -149,6 +163,35 @@ class ProducerIdsAllocated(MetadataRecord, frozen=True, kw_only=True, tag="produ
     next_producer_id: ProducerId
 
 
+class AclCreated(MetadataRecord, frozen=True, kw_only=True, tag="acl-created"):
+    acl: Acl
+
+
+class AclDeleted(MetadataRecord, frozen=True, kw_only=True, tag="acl-deleted"):
+    acl: Acl
+
+
+class ScramCredentialChanged(MetadataRecord, frozen=True, kw_only=True, tag="scram-credential-changed"):
+    """The whole new credential of a user for a mechanism; None takes it away."""
+
+    user: str
+    mechanism: ScramMechanism
+    credential: ScramCredential | None
+
+
+class DelegationTokenChanged(MetadataRecord, frozen=True, kw_only=True, tag="delegation-token-changed"):
+    """A new token, or the whole new state of one."""
+
+    token: DelegationToken
+
+
+class DelegationTokenRemoved(MetadataRecord, frozen=True, kw_only=True, tag="delegation-token-removed"):
+    token_id: str
+
+
+#: No record has a password or a token's secret. Credentials are what a login is checked against.
+SecurityRecord = AclCreated | AclDeleted | ScramCredentialChanged | DelegationTokenChanged | DelegationTokenRemoved
+
 AnyRecord = (
     ClusterFormed
     | BrokerRegistered
@@ -165,6 +208,7 @@ AnyRecord = (
     | GroupConfigChanged
     | ClientQuotaChanged
     | ProducerIdsAllocated
+    | SecurityRecord
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.metadata.core.security_commands import DeleteScramCredential, SetScramCredential
-from quorate.metadata.core.security_records import ScramCredentialChanged
+from quorate.metadata.core.records import ScramCredentialChanged
+from quorate.metadata.core.security_commands import DeleteScramCredential, MakeFirstUser, SetScramCredential
 from quorate.metadata.core.security_state import SecurityState
 from quorate.security.scram_credentials import ScramMechanism, check_iterations, credential_of
 
@@ -60,6 +60,19 @@ def delete_credential(state: SecurityState, command: DeleteScramCredential) -> t
     if state.scram_credential(command.mechanism, command.user) is None:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
     return (ScramCredentialChanged(user=command.user, mechanism=command.mechanism, credential=None),)
+
+
+def make_first_user(state: SecurityState, command: MakeFirstUser) -> tuple[ScramCredentialChanged, ...]:
+    """One user is enough to make the others: any user that there is, whatever its name, is left as it is."""
+    for new in command.credentials:
+        _check_name(command.user, new.mechanism)
+        check_iterations(new.credential.iterations)
+    if state.scram_users:
+        return ()
+    return tuple(
+        ScramCredentialChanged(user=command.user, mechanism=new.mechanism, credential=new.credential)
+        for new in command.credentials
+    )
 
 
 def describe_users(

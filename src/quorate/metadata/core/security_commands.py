@@ -1,9 +1,8 @@
 """What a node may ask of the controller about security. None carries a password or a token's secret."""
 
-from typing import Any
+import msgspec
 
-from quorate.metadata.core.commands import TaggedCommand
-from quorate.metadata.core.decisions import CarriedOut
+from quorate.metadata.core.decisions import CarriedOut, DeletedAcls, GrantedToken, TaggedCommand, TokenExpiry
 from quorate.security.acls import Acl, AclFilter
 from quorate.security.principals import KafkaPrincipal
 from quorate.security.scram_credentials import ScramCredential, ScramMechanism
@@ -15,7 +14,7 @@ class CreateAcl(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
     acl: Acl
 
 
-class DeleteAcls(TaggedCommand[Any], frozen=True, kw_only=True):
+class DeleteAcls(TaggedCommand[DeletedAcls], frozen=True, kw_only=True):
     """Sent again it finds none, and its answer names none."""
 
     filter: AclFilter
@@ -34,7 +33,22 @@ class DeleteScramCredential(TaggedCommand[CarriedOut], frozen=True, kw_only=True
     mechanism: ScramMechanism
 
 
-class CreateDelegationToken(TaggedCommand[Any], frozen=True, kw_only=True):
+class NewCredential(msgspec.Struct, frozen=True, kw_only=True):
+    mechanism: ScramMechanism
+    credential: ScramCredential
+
+
+class MakeFirstUser(TaggedCommand[CarriedOut], frozen=True, kw_only=True):
+    """Make this user where the cluster has no SCRAM user at all; otherwise it changes nothing.
+
+    Each node of a cluster may send one: the first one counts.
+    """
+
+    user: str
+    credentials: tuple[NewCredential, ...]
+
+
+class CreateDelegationToken(TaggedCommand[GrantedToken], frozen=True, kw_only=True):
     """Sent again with the id of the first time it succeeds and changes nothing."""
 
     #: Chosen at random by the asker.
@@ -46,14 +60,14 @@ class CreateDelegationToken(TaggedCommand[Any], frozen=True, kw_only=True):
     max_lifetime_ms: int = -1
 
 
-class RenewDelegationToken(TaggedCommand[Any], frozen=True, kw_only=True):
+class RenewDelegationToken(TaggedCommand[TokenExpiry], frozen=True, kw_only=True):
     token_id: str
     requester: KafkaPrincipal
     #: 0 or less for the default.
     period_ms: int = -1
 
 
-class ExpireDelegationToken(TaggedCommand[Any], frozen=True, kw_only=True):
+class ExpireDelegationToken(TaggedCommand[TokenExpiry], frozen=True, kw_only=True):
     """Sent again after it ended a token at once, it is answered with DELEGATION_TOKEN_NOT_FOUND."""
 
     token_id: str
@@ -71,6 +85,7 @@ SecurityCommand = (
     | DeleteAcls
     | SetScramCredential
     | DeleteScramCredential
+    | MakeFirstUser
     | CreateDelegationToken
     | RenewDelegationToken
     | ExpireDelegationToken

@@ -7,6 +7,8 @@ Most can be set for one listener, ``listener.name.<listener>.<config>``, and som
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from quorate.kernel.errors import QuorateError
 from quorate.metadata.core.config_definitions import (
     INT32_MAX,
@@ -52,6 +54,11 @@ def _text(name: str, documentation: str, default: str = "", **others: object) ->
     )
 
 
+def _secret(name: str, documentation: str, check: Callable[[ConfigValue], None] | None = None) -> ConfigDefinition:
+    """It is in the node's file alone, so that it is in no log and no snapshot of the metadata."""
+    return _text(name, documentation, read_only=True, is_sensitive=True, check=check)
+
+
 #: Those that hold for a node as a whole.
 _OF_NODE: Final = (
     _text(
@@ -81,10 +88,9 @@ _OF_NODE: Final = (
         read_only=True,
         documentation="How long the answer to a failed login is held back, and its connection kept.",
     ),
-    _text(
+    _secret(
         "delegation.token.secret.key",
         "The same on all nodes: what tokens' secrets are made of. Without it there are no tokens.",
-        read_only=True,
     ),
     ConfigDefinition(
         name="delegation.token.max.lifetime.ms",
@@ -128,7 +134,7 @@ _OF_LISTENERS: Final = (
         "",
         read_only=True,
     ),
-    _text("sasl.jaas.config", "Users and passwords of PLAIN.", check=_parsed_by(parse_jaas), read_only=True),
+    _secret("sasl.jaas.config", "Users and passwords of PLAIN.", check=_parsed_by(parse_jaas)),
     ConfigDefinition(
         name="sasl.server.max.receive.size",
         type=ConfigType.INT,
@@ -178,8 +184,8 @@ _OF_LISTENERS: Final = (
     _text("ssl.keystore.type", "PEM; nothing else is read.", "PEM", check=one_of("", "PEM")),
     _text("ssl.keystore.location", "A file with the private key and its certificates."),
     _text("ssl.keystore.certificate.chain", "The certificates themselves."),
-    _text("ssl.keystore.key", "The private key itself."),
-    _text("ssl.key.password", "The password of the private key."),
+    _secret("ssl.keystore.key", "The private key itself."),
+    _secret("ssl.key.password", "The password of the private key."),
     _text("ssl.truststore.type", "PEM; nothing else is read.", "PEM", check=one_of("", "PEM")),
     _text("ssl.truststore.location", "A file with the authorities of clients' certificates."),
     _text("ssl.truststore.certificates", "These authorities themselves."),
@@ -197,8 +203,6 @@ _BY_NAME: Final = {definition.name: definition for definition in SECURITY_CONFIG
 _LISTENER_NAMES: Final = frozenset(definition.name for definition in _OF_LISTENERS)
 _OF_MECHANISMS: Final = frozenset(name for name in _LISTENER_NAMES if name.startswith(("sasl.", "connections.")))
 _MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in MECHANISMS)
-#: Their values are shown to nobody, whoever set them.
-_SECRETS: Final = frozenset({"sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "delegation.token.secret.key"})
 #: Words that are in the names of secrets, of configs that are not known too.
 _SECRET_WORDS: Final = ("password", "secret", "credential", "private.key", "jaas.config", "keystore.key")
 
@@ -215,9 +219,17 @@ def find_security_definition(name: str) -> ConfigDefinition | None:
     return _BY_NAME[rest] if rest in _LISTENER_NAMES else None
 
 
+def listener_definition(name: str) -> ConfigDefinition | None:
+    """Of a config for one listener, under its whole name; None for any other name."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    general = find_security_definition(name)
+    return None if general is None else msgspec.structs.replace(general, name=name)
+
+
 def is_secret(name: str) -> bool:
     """Whether a config's value is shown to nobody. What looks like a secret is one, whether it is known or not."""
     definition = find_security_definition(name)
     if definition is not None:
-        return definition.name in _SECRETS
+        return definition.is_sensitive
     return any(word in name.lower() for word in _SECRET_WORDS)

@@ -91,6 +91,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
             incarnation=broker.incarnation,
             directory_id=broker.directory_id,
             peer_address=broker.peer_address,
+            endpoints=broker.endpoints,
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
             has_room=broker.has_room,
@@ -104,6 +105,7 @@ def _records(image: MetadataImage) -> Iterator[r.AnyRecord]:
     for entity, quotas in image.client_quotas.items():
         for key, rate in quotas.items():
             yield r.ClientQuotaChanged(entity=entity, key=key, value=rate)
+    yield from image.security.records()
     for topic in image.topics.values():
         yield r.TopicCreated(name=topic.name, topic_id=topic.topic_id)
         for index, state in topic.partitions.items():

@@ -11,9 +11,12 @@ from typing import Any, Final
 from quorate.security.access_tokens import AccessToken, InvalidToken
 from quorate.security.principals import user
 from quorate.security.sasl.outcomes import Challenge, LoginAccepted, LoginFailed, LoginRefused, Outcome
+from quorate.security.sasl.scram import MalformedScram, unescape_name
 
 _SEPARATOR: Final = "\x01"
-_HEADER: Final = re.compile(r"n,(?:a=(?P<authzid>(?:[^=,\x00\x01]|=2C|=3D)+))?,\x01(?P<pairs>.*)\x01", re.DOTALL)
+_HEADER: Final = re.compile(r"n,(?:a=(?P<authzid>[^,\x00\x01]+))?,\x01(?P<pairs>.*)\x01", re.DOTALL)
+#: Of the token and its extensions. A stranger's message has as many as fit.
+_MOST_PAIRS: Final = 64
 _PAIR: Final = re.compile(r"([A-Za-z]+)=([\x21-\x7e \t\r\n]*)")
 _AUTHORIZATION: Final = re.compile(r"([A-Za-z]+) +([-_.~+/A-Za-z0-9]+=*)")
 _ACKNOWLEDGED: Final = b"\x01"
@@ -89,8 +92,15 @@ def _read_first(message: bytes) -> tuple[str, str, dict[str, str]]:
         raise ValueError("the message is not UTF-8") from None
     if match is None:
         raise ValueError("the message is not of the mechanism's form")
+    try:
+        name = unescape_name(match["authzid"] or "")
+    except MalformedScram as error:
+        raise ValueError(str(error)) from None
     pairs: dict[str, str] = {}
-    for part in filter(None, match["pairs"].split(_SEPARATOR)):
+    parts = match["pairs"].split(_SEPARATOR, _MOST_PAIRS)
+    if len(parts) > _MOST_PAIRS:
+        raise ValueError(f"the message has more than {_MOST_PAIRS} pairs")
+    for part in filter(None, parts):
         pair = _PAIR.fullmatch(part)
         if pair is None or pair[1] in pairs:
             raise ValueError("the message has a pair that is malformed or comes twice")
@@ -98,7 +108,6 @@ def _read_first(message: bytes) -> tuple[str, str, dict[str, str]]:
     authorization = _AUTHORIZATION.fullmatch(pairs.pop("auth", ""))
     if authorization is None or authorization[1].lower() != "bearer":
         raise ValueError("the message has no bearer token")
-    name = (match["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
     return name, authorization[2], pairs
 
 

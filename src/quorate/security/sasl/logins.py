@@ -10,7 +10,7 @@ from quorate.security.sasl.bearer import BearerLogin
 from quorate.security.sasl.mechanisms import MECHANISMS, OAUTHBEARER, PLAIN
 from quorate.security.sasl.outcomes import SaslLogin
 from quorate.security.sasl.plain import PlainLogin
-from quorate.security.sasl.scram_login import ScramLogin
+from quorate.security.sasl.scram import ScramLogin
 from quorate.security.scram_credentials import scram_mechanism
 
 

@@ -8,7 +8,7 @@ import msgspec
 from quorate.security.sasl.bearer import BearerServer, Verify
 from quorate.security.sasl.outcomes import Mechanism
 from quorate.security.sasl.plain import PlainPasswords, PlainServer, StoredPasswords
-from quorate.security.sasl.scram_server import ScramServer, ScramUsers
+from quorate.security.sasl.scram import ScramServer, ScramUsers
 from quorate.security.scram_credentials import scram_mechanism
 
 PLAIN: Final = "PLAIN"

@@ -19,29 +19,29 @@ class PlainPasswords:
     """Passwords out of a listener's settings (``user_alice="secret"``): compared in time that tells nothing."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self._passwords = {name: password.encode() for name, password in passwords.items()}
+        # Hashed, so that neither the length of a password nor that there is one shows in the time that a check takes.
+        self._digests = {name: _digest(password.encode()) for name, password in passwords.items()}
+        self._decoy = _digest(b"")
 
     def __repr__(self) -> str:
-        return f"PlainPasswords({len(self._passwords)} users)"
+        return f"PlainPasswords({len(self._digests)} users)"
 
     def check(self, name: str, password: str) -> bool:
-        known = self._passwords.get(name)
-        # Both are hashed first, so that neither the name nor the length of a password shows in the time it takes.
-        is_same = hmac.compare_digest(_digest(known or b""), _digest(password.encode()))
-        return is_same and known is not None
+        is_same = hmac.compare_digest(self._digests.get(name, self._decoy), _digest(password.encode()))
+        return is_same and name in self._digests
 
 
 class StoredPasswords:
     """SCRAM users of the metadata, whose passwords are checked without being known. Hashing is a worker's."""
 
-    def __init__(self, find: FindCredential, decoy: ScramCredential) -> None:
+    def __init__(self, find: FindCredential, decoy_of: Callable[[str], tuple[ScramMechanism, ScramCredential]]) -> None:
         self._find = find
         #: Checked in the place of an unknown user's, so that both take as long.
-        self._decoy = decoy
+        self._decoy_of = decoy_of
 
     def check(self, name: str, password: str) -> bool:
-        found = self._find(name)
-        mechanism, credential = found or (ScramMechanism.SCRAM_SHA_256, self._decoy)
+        found, decoy = self._find(name), self._decoy_of(name)
+        mechanism, credential = found or decoy
         return check_password(mechanism, credential, password) and found is not None
 
 
@@ -53,13 +53,12 @@ class PlainServer:
 
     def answer(self, token: bytes) -> Outcome:
         try:
-            parts = token.decode().split("\0")
+            parts = token.decode().split("\0", 3)
         except UnicodeDecodeError:
-            return _refused("the token is not UTF-8", "Invalid SASL/PLAIN response: it is not UTF-8")
+            return _refused("the token is not UTF-8", INVALID_CREDENTIALS)
         if len(parts) != 3:
-            count = min(len(parts), 4)
             return _refused(
-                "the token has not three parts", f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}"
+                "the token has not three parts", f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
             )
         self._authorization_id, self._name, password = parts
         if not self._name:

@@ -101,6 +101,11 @@ class SaslSession:
         return None if self._state is _State.AUTHENTICATED else self._rules.max_receive_bytes
 
     @property
+    def mechanism_name(self) -> str:
+        """That the client has chosen last; empty before it has."""
+        return self._mechanism_name
+
+    @property
     def takes_bare_tokens(self) -> bool:
         """Whether the next frame is a token and no request."""
         return self._state is _State.EXCHANGE and not self._is_framed

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NodeId
+from quorate.security.peer_tls import PeerCredentials
 from quorate.transport.peers.channels import LinkWatcher, MessageHandler, PeerDirectory, RequestHandler
 from quorate.transport.peers.config import Address, PeerConfig, PeerIdentity
 from quorate.transport.peers.errors import PeerUnreachable
@@ -35,10 +36,15 @@ class PeerBus:
     """A node without peers has one that never starts: it reaches nobody."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, random: Random, identity: PeerIdentity, config: PeerConfig
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        identity: PeerIdentity,
+        config: PeerConfig,
+        credentials: PeerCredentials | None = None,
     ) -> None:
-        self._local = LocalPeer(loop, identity, config)
-        self._random = random
+        """Without credentials whoever connects is believed; with them ``random`` is one that nobody can foresee."""
+        self._local = LocalPeer(loop, random, identity, config, credentials or PeerCredentials())
         self._listener = PeerListener(self._local, self._introduced)
         self._addresses: dict[NodeId, Address] = {}
         self._links: dict[NodeId, PeerLink] = {}
@@ -47,6 +53,11 @@ class PeerBus:
     @property
     def port(self) -> int:
         return self._listener.port
+
+    @property
+    def credentials(self) -> PeerCredentials:
+        """What is shown and asked for now."""
+        return self._local.credentials
 
     def know_by(self, directory: PeerDirectory) -> None:
         """Let in, and hear, whom the directory knows."""
@@ -93,6 +104,11 @@ class PeerBus:
         """Whom to keep a link to, and where. Links to others are closed, those whose address changed dialled anew."""
         self._addresses = {node_id: at for node_id, at in addresses.items() if node_id != self._local.identity.node_id}
         self._update_links()
+
+    def use_credentials(self, credentials: PeerCredentials) -> None:
+        """From now on these are shown and asked for. Connections that rest on what counts no more end."""
+        self._local.credentials = credentials
+        self.review()
 
     def review(self) -> None:
         """More may be known of the peers than when they introduced themselves: end what would not be let in now."""
@@ -145,7 +161,7 @@ class PeerBus:
                 self._links.pop(node_id).close("the peer was removed or has moved")
         for node_id, address in self._addresses.items():
             if node_id not in self._links:
-                self._links[node_id] = PeerLink(self._local, self._random, node_id, address)
+                self._links[node_id] = PeerLink(self._local, node_id, address)
 
     def _introduced(self, hello: Hello) -> None:
         link = self._links.get(hello.node_id)

@@ -33,6 +33,8 @@ class FrameKind(IntEnum):
     FAILURE = 6
     PING = 7
     PONG = 8
+    #: A step of the handshake, which is before the hello.
+    AUTHENTICATE = 9
 
 
 class Channel(IntEnum):

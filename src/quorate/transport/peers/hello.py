@@ -1,7 +1,7 @@
 """How two nodes introduce themselves, why one refuses the other, and which refusals are logged.
 
-Both ends send a hello first. What follows on the connection counts as said by that node of that cluster: every message
-carries the cluster id by way of its connection.
+Both ends send a hello, once they have proven to each other that they know the cluster's secret. What follows on the
+connection counts as said by that node of that cluster: every message carries the cluster id by way of its connection.
 
 The id of a data folder is told to nobody but the nodes of a cluster: whoever names that of the node it dials has read
 the cluster's metadata, also where this node has not heard of it yet. A stranger is told neither it nor the cluster id.
@@ -15,6 +15,7 @@ from struct import Struct
 
 import msgspec
 
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.errors import UNREADABLE
 from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId
 from quorate.transport.peers.config import PeerIdentity
@@ -50,6 +51,14 @@ class RejectReason(StrEnum):
     WRONG_TARGET = "wrong-target"
     SAME_NODE_ID = "same-node-id"
     OTHER_DIRECTORY = "other-directory"
+    #: One end proves to know the cluster's secret, and the other end knows of none.
+    UNAUTHENTICATED = "unauthenticated"
+    #: It knows another secret, or is not the node that it says. Told to nobody, only logged.
+    NOT_PROVEN = "not-proven"
+    #: It has shown the certificate of another node than it says to be, or than was meant.
+    WRONG_CERTIFICATE = "wrong-certificate"
+    #: There was no handshake of TLS that both ends agreed to. Told to nobody but by TLS itself, and logged.
+    TLS_FAILED = "tls-failed"
     #: Told to nobody, only logged.
     PROTOCOL_BROKEN = "protocol-broken"
 
@@ -74,7 +83,7 @@ def decode_hello(body: memoryview) -> Hello | Rejection:
             message=f"peer protocol version {version} is not known here, only {PROTOCOL_VERSION}",
         )
     try:
-        return msgspec.msgpack.decode(body[_VERSION.size :], type=Hello)
+        return decode_msgpack(body[_VERSION.size :], Hello)
     except UNREADABLE as error:
         raise PeerProtocolError(f"malformed hello: {error}") from None
 
@@ -85,7 +94,7 @@ def encode_rejection(rejection: Rejection) -> bytes:
 
 def decode_rejection(body: memoryview) -> Rejection:
     try:
-        return msgspec.msgpack.decode(body, type=Rejection)
+        return decode_msgpack(body, Rejection)
     except UNREADABLE as error:
         raise PeerProtocolError(f"malformed rejection: {error}") from None
 

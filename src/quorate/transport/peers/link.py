@@ -36,8 +36,10 @@ from quorate.transport.peers.frames import (
     split_channel,
     split_correlation_id,
 )
-from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, decode_rejection, encode_hello
+from quorate.transport.peers.hello import MAX_HELLO_BYTES, Hello, Rejection, RejectReason
+from quorate.transport.peers.introduction import ENDED_IN_HANDSHAKE, DiallerIntroduction
 from quorate.transport.peers.local import LocalPeer
+from quorate.transport.peers.secured import PeerTlsLayer
 from quorate.transport.peers.stream import PeerStream
 
 Answer = TypeVar("Answer")
@@ -92,7 +94,9 @@ class DialledConnection:
     ==================  =============================================  ==================
     from                when                                           to
     ==================  =============================================  ==================
-    not connected       the loop has a stream: a hello is sent         introducing
+    not connected       the loop has a stream: the opening is sent     introducing
+    introducing         a step of the handshake: the next is sent      introducing
+    introducing         a certificate with an objection                closed
     introducing         a hello without objection: ``introduced``      up
     introducing         a rejection, or a hello with an objection      closed
     up                  messages out, requests out, their answers in   up
@@ -107,6 +111,8 @@ class DialledConnection:
         self._loop = loop = local.loop
         self._config = local.config
         self._peer_id = peer_id
+        #: While its handshake lasts.
+        self._handshake: PeerTlsLayer | None = None
         self._stream: PeerStream | None = None
         self._pulse: asyncio.TimerHandle | None = None
         #: What waits for an answer, and what reads it.
@@ -122,11 +128,16 @@ class DialledConnection:
     def is_up(self) -> bool:
         return self._is_up
 
-    def open_stream(self) -> PeerStream:
+    def open_protocol(self) -> PeerStream | PeerTlsLayer:
+        credentials = self._local.credentials
         # Always reading: answers have to come in even while the peer takes nothing.
-        # Behind its hello the peer may say more at once, so there is no smaller limit before that.
-        limit = self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES
-        return PeerStream(self._loop, self._config, self, reads_while_blocked=True, first_frame_bytes=limit)
+        # Behind its hello the peer may say more at once, so there is no smaller limit before that; before its proof it
+        # may not.
+        limit = self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES if credentials.secrets is None else MAX_HELLO_BYTES
+        stream = PeerStream(self._loop, self._config, self, reads_while_blocked=True, first_frame_bytes=limit)
+        if credentials.tls is None:
+            return stream
+        return PeerTlsLayer(self._local, credentials.tls, stream, self, is_dialler=True)
 
     def send(self, channel: Channel, payload: Payload) -> bool:
         parts = payload_parts(payload)
@@ -156,11 +167,11 @@ class DialledConnection:
         finally:
             timer.cancel()
             self._requests.pop(correlation_id, None)
+            del answer  # It keeps the error that it raises, and that this frame.
 
     def drop_stranger(self) -> None:
         """End the connection where the peer would not be let in now."""
-        hello = self.introduced.result() if self._is_up else None
-        if isinstance(hello, Hello) and (rejection := self._local.objection(hello, self._peer_id)) is not None:
+        if self._is_up and (rejection := self._introduction.objection()) is not None:
             self.abort(rejection.reason)
 
     def end(self, reason: str) -> None:
@@ -172,10 +183,27 @@ class DialledConnection:
         self._is_up = False
         if self._stream is not None:
             self._stream.abort(reason)
+        elif self._handshake is not None:
+            self._handshake.abort()
+
+    def handshake_begun(self, layer: PeerTlsLayer) -> None:
+        self._handshake = layer
+
+    def handshake_failed(self, rejection: Rejection | None) -> None:
+        self._handshake = None
+        if not self.introduced.done():
+            self.introduced.set_result(rejection)
 
     def stream_opened(self, stream: PeerStream) -> None:
         self._stream = stream
-        stream.send(encode_frame(FrameKind.HELLO, (encode_hello(self._local.hello_to(self._peer_id)),)))
+        layer, self._handshake = self._handshake, None
+        certificate = None if layer is None else layer.certificate()
+        self._introduction = DiallerIntroduction(self._local, self._peer_id, certificate)
+        if (rejection := self._introduction.objection()) is None:
+            stream.send(self._introduction.opening())
+        else:
+            self.introduced.set_result(rejection)
+            stream.abort(rejection.reason)
 
     def stream_closed(self, reason: str) -> None:
         self._is_up = False
@@ -186,7 +214,7 @@ class DialledConnection:
             if not answer.done():
                 answer.set_exception(OutcomeUnknown(f"the link to node {self._peer_id} ended: {reason}"))
         if not self.introduced.done():
-            self.introduced.set_result(None)
+            self.introduced.set_result(self._introduction.unfinished(reason))
         if not self.closed.done():
             self.closed.set_result(reason)
 
@@ -194,6 +222,8 @@ class DialledConnection:
         if not self.introduced.done():
             self._introduction_received(kind, body)
             return
+        if self.introduced.cancelled():
+            return  # Nobody waits for it any more: it is about to be aborted.
         match kind:
             case FrameKind.RESPONSE:
                 self._answered(*split_correlation_id(body))
@@ -211,6 +241,9 @@ class DialledConnection:
 
     def protocol_broken(self, reason: str) -> None:
         rejection = Rejection(reason=RejectReason.PROTOCOL_BROKEN, message=reason)
+        if not self.introduced.done():
+            self.introduced.set_result(rejection)
+            return
         self._local.refusals.note(f"{self._peer_id}@{self._stream.remote_host if self._stream else ''}", rejection)
 
     def _answered(self, correlation_id: int, payload: memoryview) -> None:
@@ -233,21 +266,19 @@ class DialledConnection:
 
     def _introduction_received(self, kind: FrameKind, body: memoryview) -> None:
         assert self._stream is not None
-        if kind is FrameKind.REJECT:
-            self.introduced.set_result(decode_rejection(body))
-            self._stream.end("rejected")
-            return
-        if kind is not FrameKind.HELLO:
-            raise PeerProtocolError(f"{kind.name} in place of a hello")
-        hello = decode_hello(body)
-        rejection = hello if isinstance(hello, Rejection) else self._local.objection(hello, self._peer_id)
-        if rejection is not None:
-            self.introduced.set_result(rejection)
-            self._stream.end(rejection.reason)
-            return
-        self._is_up = True
-        self.introduced.set_result(hello)
-        self._schedule_pulse()
+        was_proven = self._introduction.is_proven
+        found = self._introduction.receive(kind, body)
+        if isinstance(found, Rejection):
+            self.introduced.set_result(found)
+            self._stream.end(found.reason)
+        elif isinstance(found, Hello):
+            self._is_up = True
+            self.introduced.set_result(found)
+            self._schedule_pulse()
+        else:
+            if self._introduction.is_proven and not was_proven:
+                self._stream.admit(self._config.max_frame_bytes)
+            self._stream.send(found)
 
     def _schedule_pulse(self) -> None:
         self._pulse = self._loop.call_later(self._config.ping_interval_ms / 1000, self._beat)
@@ -287,16 +318,18 @@ class PeerLink:
     Where the peer was up, and then an attempt meets no process that listens: peer_died, once.
     """
 
-    def __init__(self, local: LocalPeer, random: Random, peer_id: NodeId, address: Address) -> None:
+    def __init__(self, local: LocalPeer, peer_id: NodeId, address: Address) -> None:
         self._local = local
         self._loop = local.loop
         self._node_id = local.identity.node_id
         self._peer_id = peer_id
-        self._schedule = ReconnectSchedule(local.config, random)
+        self._schedule = ReconnectSchedule(local.config, local.random)
         self._connection: DialledConnection | None = None
         self._wake: asyncio.Future[None] | None = None
         #: The link ended, and it is not known yet whether the process did.
         self._loss_unexplained = False
+        #: So did the last attempt.
+        self._ended_in_handshake = False
         self.address = address
         #: Whether the last attempt met no process that listens.
         self.is_refusing = False
@@ -353,7 +386,7 @@ class PeerLink:
     async def _dial(self, connection: DialledConnection) -> Hello | None:
         try:
             async with asyncio.timeout(self._local.config.connect_timeout_ms / 1000):
-                await self._loop.create_connection(connection.open_stream, self.address.host, self.address.port)
+                await self._loop.create_connection(connection.open_protocol, self.address.host, self.address.port)
                 self.is_refusing = False
                 answer = await connection.introduced
         except (OSError, ValueError, OverflowError) as error:  # The last two: an address that cannot be one.
@@ -363,8 +396,13 @@ class PeerLink:
         finally:
             if not connection.is_up:
                 connection.abort("not introduced")
+        has_ended = answer is ENDED_IN_HANDSHAKE or (
+            isinstance(answer, Rejection) and answer.reason == RejectReason.TLS_FAILED
+        )
+        ended_before, self._ended_in_handshake = self._ended_in_handshake, has_ended
         if isinstance(answer, Rejection):
-            self._local.refusals.note(f"{self._peer_id}@{self.address}", answer)
+            if not has_ended or ended_before:  # Once may be the end of a process.
+                self._local.refusals.note(f"{self._peer_id}@{self.address}", answer)
             return None
         return answer
 

@@ -26,8 +26,10 @@ from quorate.transport.peers.frames import (
     split_channel,
     split_correlation_id,
 )
-from quorate.transport.peers.hello import Hello, Rejection, RejectReason, decode_hello, encode_hello, encode_rejection
+from quorate.transport.peers.hello import Hello, Rejection, RejectReason, encode_hello, encode_rejection
+from quorate.transport.peers.introduction import ListenerIntroduction
 from quorate.transport.peers.local import LocalPeer
+from quorate.transport.peers.secured import PeerTlsLayer
 from quorate.transport.peers.stream import PeerStream
 
 logger = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class AcceptedConnection:
         self._owner = owner
         #: Not a set, whose order differs from run to run.
         self._requests: dict[asyncio.Future[Payload], None] = {}
+        #: While its handshake lasts.
+        self._handshake: PeerTlsLayer | None = None
         self._hello: Hello | None = None
         #: Who dialled; None until it has introduced itself.
         self.peer_id: NodeId | None = None
@@ -77,23 +81,47 @@ class AcceptedConnection:
         """End the connection where the peer would not be let in now; take more from one that has become known."""
         if self._hello is None:
             return
-        if (rejection := self._local.objection(self._hello)) is not None:
+        if (rejection := self._introduction.objection()) is not None:
             self.abort(rejection.reason)
         elif not self.is_known and self._local.is_known(self._hello):
             self.is_known = True
             self._stream.change_limit(self._config.max_frame_bytes)
 
     def end(self, reason: str) -> None:
-        self._stream.end(reason)
+        if self._handshake is not None:
+            self._abort_handshake(self._handshake, reason)
+        elif not self.closed.done():
+            self._stream.end(reason)
 
     def abort(self, reason: str) -> None:
-        self._stream.abort(reason)
+        if self._handshake is not None:
+            self._abort_handshake(self._handshake, reason)
+        elif not self.closed.done():
+            self._stream.abort(reason)
+
+    def open_protocol(self) -> PeerStream | PeerTlsLayer:
+        stream = PeerStream(self._loop, self._config, self, reads_while_blocked=False)
+        tls = self._local.credentials.tls
+        return stream if tls is None else PeerTlsLayer(self._local, tls, stream, self, is_dialler=False)
+
+    def handshake_begun(self, layer: PeerTlsLayer) -> None:
+        self._handshake = layer
+        self._opened(layer.remote_host)
+
+    def handshake_failed(self, rejection: Rejection | None) -> None:
+        self._handshake = None
+        if rejection is not None:
+            self._owner.peer_refused(self, None, rejection)
+        self.stream_closed("no handshake")
 
     def stream_opened(self, stream: PeerStream) -> None:
         self._stream = stream
-        self.remote_host = stream.remote_host
-        self._watch = self._loop.call_later(self._config.connect_timeout_ms / 1000, self._check_introduced)
-        self._owner.connection_opened(self)
+        layer, self._handshake = self._handshake, None
+        if layer is None:
+            self._opened(stream.remote_host)
+        self._introduction = ListenerIntroduction(self._local, None if layer is None else layer.certificate())
+        if layer is not None and (rejection := self._introduction.objection()) is not None:
+            self._refuse(rejection)
 
     def stream_closed(self, reason: str) -> None:
         self._watch.cancel()
@@ -124,17 +152,26 @@ class AcceptedConnection:
             case _:
                 raise PeerProtocolError(f"unexpected {kind.name} from the dialling end")
 
+    def _opened(self, remote_host: str) -> None:
+        self.remote_host = remote_host
+        self._watch = self._loop.call_later(self._config.connect_timeout_ms / 1000, self._check_introduced)
+        self._owner.connection_opened(self)
+
+    def _abort_handshake(self, layer: PeerTlsLayer, reason: str) -> None:
+        self._handshake = None
+        layer.abort()
+        self.stream_closed(reason)
+
     def _introduction_received(self, kind: FrameKind, body: memoryview) -> None:
-        if kind is not FrameKind.HELLO:
-            raise PeerProtocolError(f"{kind.name} in place of a hello")
-        hello = decode_hello(body)
-        if isinstance(hello, Rejection):
-            self._refuse(None, hello)
-            return
-        rejection = self._local.objection(hello)
-        if rejection is not None:
-            self._refuse(hello.node_id, rejection)
-            return
+        found = self._introduction.receive(kind, body)
+        if isinstance(found, Rejection):
+            self._refuse(found)
+        elif isinstance(found, Hello):
+            self._introduce(found)
+        else:
+            self._stream.send(found)
+
+    def _introduce(self, hello: Hello) -> None:
         config = self._config
         self._hello = hello
         self.is_known = self._local.is_known(hello)
@@ -144,8 +181,11 @@ class AcceptedConnection:
         self._stream.send(encode_frame(FrameKind.HELLO, (encode_hello(answer),)))
         self._owner.peer_introduced(self, hello)
 
-    def _refuse(self, node_id: NodeId | None, rejection: Rejection) -> None:
-        self._owner.peer_refused(self, node_id, rejection)
+    def _refuse(self, rejection: Rejection) -> None:
+        self._owner.peer_refused(self, self._introduction.claimed, rejection)
+        if rejection.reason == RejectReason.NOT_PROVEN:
+            self._stream.abort(rejection.reason)
+            return
         self._stream.send(encode_frame(FrameKind.REJECT, (encode_rejection(rejection),)))
         self._stream.end(rejection.reason)
 
@@ -203,7 +243,7 @@ class AcceptedConnection:
 
     def _check_introduced(self) -> None:
         if self.peer_id is None:
-            self._stream.abort(f"no hello within {self._config.connect_timeout_ms} ms")
+            self.abort(f"no hello within {self._config.connect_timeout_ms} ms")
         else:
             self._check_silence()
 
@@ -229,7 +269,7 @@ class PeerListener:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        self._server = await self._local.loop.create_server(self._open_stream, host, port)
+        self._server = await self._local.loop.create_server(self._accept, host, port)
         self.port = port
         if self._server.sockets:
             self.port = self._server.sockets[0].getsockname()[1]
@@ -286,9 +326,8 @@ class PeerListener:
             "peer connection closed peer=%s host=%s reason=%s", connection.peer_id, connection.remote_host, reason
         )
 
-    def _open_stream(self) -> PeerStream:
-        connection = AcceptedConnection(self._local, self)
-        return PeerStream(self._local.loop, self._local.config, connection, reads_while_blocked=False)
+    def _accept(self) -> PeerStream | PeerTlsLayer:
+        return AcceptedConnection(self._local, self).open_protocol()
 
 
 def _keep_newest(connections: dict[AcceptedConnection, None], most: int) -> None:

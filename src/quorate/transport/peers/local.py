@@ -1,16 +1,32 @@
 """This node as its peers see it, and what all its connections to them share."""
 
 import asyncio
+from random import Random
 
 from quorate.kernel.ids import NO_DIRECTORY, NodeId
+from quorate.security.peer_handshake import NONCE_BYTES
+from quorate.security.peer_tls import PeerCredentials
 from quorate.transport.peers.channels import Channels, LinkWatcher, Nobody, PeerDirectory
 from quorate.transport.peers.config import PeerConfig, PeerIdentity
 from quorate.transport.peers.hello import Hello, RefusalLog, Rejection, objection
+from quorate.transport.tls_layer import ENCRYPTED_READ_BYTES
 
 
 class LocalPeer:
-    def __init__(self, loop: asyncio.AbstractEventLoop, identity: PeerIdentity, config: PeerConfig) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        identity: PeerIdentity,
+        config: PeerConfig,
+        credentials: PeerCredentials,
+    ) -> None:
         self.loop = loop
+        self.random = random
+        #: What peers have to show, and are shown.
+        self.credentials = credentials
+        #: What all TLS connections read into.
+        self.encrypted = memoryview(bytearray(0 if credentials.tls is None else ENCRYPTED_READ_BYTES))
         self.identity = identity
         self.config = config
         self.directory: PeerDirectory = Nobody()
@@ -18,6 +34,9 @@ class LocalPeer:
         #: In the order in which they are told.
         self.watchers: list[LinkWatcher] = []
         self.refusals = RefusalLog(identity, loop.time)
+
+    def new_nonce(self) -> bytes:
+        return self.random.randbytes(NONCE_BYTES)
 
     def hello_to(self, node_id: NodeId, *, is_known: bool = True) -> Hello:
         return Hello(

@@ -22,6 +22,11 @@ _WRITE_BYTES = 256 * 1024
 _LARGE_BYTES = 32 * 1024
 
 
+#: The first two bytes of a handshake and of an alert: no frame is that long.
+_TLS_BEGINS = (0x1603, 0x1503)
+_SPEAKS_TLS = "it speaks TLS, and this node has no peer_certificate_file: all nodes need one, or none"
+
+
 class PeerOutbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport, config: PeerConfig) -> None:
         self._loop = loop
@@ -110,6 +115,21 @@ class StreamOwner(Protocol):
     def stream_closed(self, reason: str) -> None: ...
 
 
+class _Nobody:
+    """Owns a stream that has closed."""
+
+    def stream_opened(self, stream: "PeerStream") -> None: ...
+
+    def frame_received(self, kind: FrameKind, body: memoryview) -> None: ...
+
+    def protocol_broken(self, reason: str) -> None: ...
+
+    def stream_closed(self, reason: str) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
 class PeerStream(asyncio.BufferedProtocol):
     def __init__(
         self,
@@ -126,7 +146,7 @@ class PeerStream(asyncio.BufferedProtocol):
         """
         self._loop = loop
         self._config = config
-        self._owner = owner
+        self._owner: StreamOwner = owner
         self._reads_while_blocked = reads_while_blocked
         self._incoming = ReceiveBuffer(first_frame_bytes)
         self._reading_paused = False
@@ -147,7 +167,10 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.outbox.close()
-        self._owner.stream_closed(self._close_reason or (str(exc) if exc else "closed by the other end"))
+        self._incoming.close()
+        # The owner knows the stream: without this circle both are freed at once.
+        owner, self._owner = self._owner, _NOBODY
+        owner.stream_closed(self._close_reason or (str(exc) if exc else "closed by the other end"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer knows better
         return self._incoming.writable()
@@ -163,7 +186,9 @@ class PeerStream(asyncio.BufferedProtocol):
             self._incoming.settle()
             if self._new_limit is not None:
                 self._change_limit()
-        except (FrameTooLarge, PeerProtocolError) as error:
+        except FrameTooLarge as error:
+            self.give_up(_SPEAKS_TLS if error.length >> 16 in _TLS_BEGINS else str(error))
+        except PeerProtocolError as error:
             self.give_up(str(error))
 
     def eof_received(self) -> bool:
@@ -180,7 +205,7 @@ class PeerStream(asyncio.BufferedProtocol):
     def admit(self, max_frame_bytes: int) -> None:
         """The other end has introduced itself: take frames of this size from now on."""
         if self._unread_bytes:
-            raise PeerProtocolError("sent more before its hello was answered")
+            raise PeerProtocolError("sent more before it was answered")
         self._incoming = ReceiveBuffer(max_frame_bytes + FRAME_OVERHEAD_BYTES)
 
     def change_limit(self, max_frame_bytes: int) -> None:

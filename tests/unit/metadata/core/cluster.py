@@ -16,11 +16,17 @@ from quorate.metadata.core.commands import (
     IsrChange,
     IsrMember,
     RegisterBroker,
-    TaggedCommand,
     UnfenceBroker,
 )
 from quorate.metadata.core.controller import Controller
-from quorate.metadata.core.decisions import AcceptedRegistration, AnswerT_co, CarriedOut, Decision, PartitionOutcome
+from quorate.metadata.core.decisions import (
+    AcceptedRegistration,
+    AnswerT_co,
+    CarriedOut,
+    Decision,
+    PartitionOutcome,
+    TaggedCommand,
+)
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import Delta, MetadataImage, PartitionState, TopicIdPartition
 from quorate.metadata.core.placement import LeaderPlacement
@@ -36,7 +42,8 @@ class Cluster:
         view = BrokerView(
             node_id=NodeId(7), static_configs={name.replace("_", "."): value for name, value in static_configs.items()}
         )
-        self.controller = Controller(view, self.new_uuid)
+        self.now_ms = 0
+        self.controller = Controller(view, self.new_uuid, lambda: self.now_ms)
         self.view = view
         self.quorum_leader: QuorumLeader | None = None
         self.image = MetadataImage()
@@ -56,7 +63,7 @@ class Cluster:
 
     def favour_quorum_leader(self, node: int) -> None:
         """From now on, partitions are led by this node where it is a replica."""
-        self.controller = Controller(self.view, self.new_uuid, LeaderPlacement.QUORUM_LEADER)
+        self.controller = Controller(self.view, self.new_uuid, lambda: self.now_ms, LeaderPlacement.QUORUM_LEADER)
         self.quorum_leader = QuorumLeader(NodeId(node), Term(3))
 
     def do(self, command: TaggedCommand[AnswerT_co]) -> Decision[AnswerT_co]:

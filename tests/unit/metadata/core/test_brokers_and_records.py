@@ -2,7 +2,8 @@
 
 from quorate.kernel.ids import NodeId, PartitionIndex, TopicName
 from quorate.metadata.core.commands import AllocateProducerIds, Command, CreateTopic, FormCluster, RegisterBroker
-from quorate.metadata.core.records import decode_record, encode_record
+from quorate.metadata.core.records import BrokerEndpoint, decode_record, encode_record
+from quorate.metadata.core.snapshot import decode_image, encode_image
 from tests.unit.metadata.core.cluster import Cluster
 
 
@@ -21,6 +22,25 @@ def test_a_restarted_broker_has_a_new_broker_epoch_and_its_partitions_a_new_lead
         changed = after.partition(TopicName("orders"), PartitionIndex(index))
         assert changed is not None
         assert changed.leader_epoch == expected
+
+
+def test_a_broker_is_reached_by_each_of_its_listeners_and_no_other() -> None:
+    inside = BrokerEndpoint(listener="INSIDE", host="10.0.0.7", port=9092)
+    outside = BrokerEndpoint(listener="OUTSIDE", host="kafka.example", port=9093)
+    cluster = Cluster(nodes=())
+    cluster.do(RegisterBroker(node_id=NodeId(7), host="10.0.0.7", port=9092, endpoints=(inside, outside), fenced=False))
+
+    broker = decode_image(encode_image(cluster.image)).brokers[NodeId(7)]
+    assert [broker.endpoint(name) for name in ("INSIDE", "OUTSIDE", "PLAINTEXT")] == [inside, outside, None]
+    assert broker.endpoint("") == inside
+
+
+def test_a_broker_that_names_no_listener_has_the_default_one() -> None:
+    cluster = Cluster(nodes=(7,))
+    broker = cluster.image.brokers[NodeId(7)]
+    assert broker.endpoints == ()
+    assert broker.endpoint("PLAINTEXT") == BrokerEndpoint(listener="PLAINTEXT", host=broker.host, port=broker.port)
+    assert broker.endpoint("SSL") is None
 
 
 def test_producer_id_blocks_never_overlap() -> None:

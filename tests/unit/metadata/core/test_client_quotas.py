@@ -66,7 +66,15 @@ def test_quotas_outlive_a_snapshot() -> None:
         (alter(QuotaEntityPart("user", ""), producer_byte_rate=1.0), "Empty user not supported"),
         (alter(ALICE, ANY_USER, producer_byte_rate=1.0), "named twice"),
         (alter(ALICE, QuotaEntityPart("ip", "10.0.0.1"), connection_creation_rate=1.0), "cannot be one for a user"),
-        (alter(QuotaEntityPart("ip", "10.0.0"), connection_creation_rate=1.0), "not a valid IP"),
+        (
+            alter(QuotaEntityPart("ip", "10.0.0"), connection_creation_rate=1.0),
+            "10.0.0 is not a valid IP or resolvable",
+        ),
+        (alter(QuotaEntityPart("ip", "a host"), connection_creation_rate=1.0), "is not a valid IP or resolvable host"),
+        (alter(QuotaEntityPart("ip", "h" * 254), connection_creation_rate=1.0), "is not a valid IP or resolvable host"),
+        (alter(QuotaEntityPart("ip", None), connection_creation_rate=2.0**31), "must be at most 2147483647"),
+        (alter(APP, consumer_byte_rate=1e19), "must be at most 9223372036854775807"),
+        (alter(APP, request_percentage=-1.0), "must be greater than 0"),
         (alter(QuotaEntityPart("ip", None), producer_byte_rate=1.0), f"Invalid configuration key {RATE}"),
         (alter(APP, connection_creation_rate=1.0), "Invalid configuration key connection_creation_rate"),
         (alter(APP, producer_byte_rate=0.5), "cannot be a fractional value"),
@@ -79,6 +87,14 @@ def test_quotas_that_make_no_sense_are_refused(command: AlterClientQuota, messag
     assert refused is not None
     assert refused.code is ErrorCode.INVALID_REQUEST
     assert message in str(refused.message)
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "2001:db8::7", "client.example", "client-7", "a_host"])
+def test_an_address_or_a_host_can_have_a_quota(host: str) -> None:
+    cluster = Cluster()
+    entity = QuotaEntityPart("ip", host)
+    cluster.do(alter(entity, connection_creation_rate=7.0))
+    assert cluster.image.client_quotas == {(entity,): {"connection_creation_rate": 7.0}}
 
 
 def test_a_key_that_is_named_twice_is_refused() -> None:

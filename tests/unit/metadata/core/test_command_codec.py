@@ -23,20 +23,52 @@ from quorate.metadata.core.command_codec import decode_commands, decode_outcomes
 from quorate.metadata.core.decisions import (
     AcceptedRegistration,
     CarriedOut,
+    DeletedAcls,
+    GrantedToken,
     Outcomes,
     PartitionOutcomes,
     ProducerIdBlock,
+    TokenExpiry,
 )
 from quorate.metadata.core.quota_entities import QuotaEntityPart
+from quorate.metadata.core.security_commands import (
+    CreateAcl,
+    CreateDelegationToken,
+    DeleteAcls,
+    DeleteScramCredential,
+    ExpireDelegationToken,
+    MakeFirstUser,
+    NewCredential,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
+    SetScramCredential,
+)
+from quorate.security.acls import Acl, AclFilter, AclOperation, AclResourceType, PatternType
+from quorate.security.delegation_token import DelegationToken
+from quorate.security.principals import user
+from quorate.security.scram_credentials import ScramCredential, ScramMechanism
 from tests.unit.metadata.core.cluster import Cluster
 
 SEVEN, EPOCH, ORDERS, FIRST = NodeId(7), BrokerEpoch(3), TopicName("orders"), PartitionIndex(0)
+
+ACL = Acl(
+    resource_type=AclResourceType.TOPIC,
+    pattern_type=PatternType.PREFIXED,
+    resource_name="orders",
+    principal="User:alice",
+    operation=AclOperation.READ,
+)
+CREDENTIAL = ScramCredential(salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096)
+TOKEN = DelegationToken(
+    token_id="t", owner=user("a"), requester=user("b"), issued_ms=5, max_ms=20, expires_ms=10, renewers=(user("c"),)
+)
 
 COMMANDS: list[c.Command] = [
     c.FormCluster(),
     c.CreateTopic(name="orders", configs={"retention.ms": "1", "other": None}, topic_id=TopicId(UUID(int=9))),
     c.CreateTopic(name="orders", assignments={FIRST: (SEVEN, NodeId(100))}),
     c.DeleteTopic(topic_id=TopicId(UUID(int=9))),
+    c.DeleteTopic(topic_id=TopicId(UUID(int=9)), charged_to=c.Charge(user="CN=a", client_id="app", is_strict=True)),
     c.CreatePartitions(name=ORDERS, total_count=3, assignments=((SEVEN,), (NodeId(100),))),
     c.AlterTopicConfigs(
         name=ORDERS, changes=(c.ConfigChange(key="k", operation=c.ConfigOperation.APPEND, value="v"),), replace_all=True
@@ -85,6 +117,18 @@ COMMANDS: list[c.Command] = [
     ),
     c.DrainBroker(node_id=SEVEN),
     c.RebalancePartitions(max_moves=3),
+    CreateAcl(acl=ACL),
+    DeleteAcls(filter=AclFilter(resource_type=AclResourceType.TOPIC, host="*")),
+    SetScramCredential(user="alice", mechanism=ScramMechanism.SCRAM_SHA_512, credential=CREDENTIAL),
+    DeleteScramCredential(user="alice", mechanism=ScramMechanism.SCRAM_SHA_256),
+    MakeFirstUser(
+        user="alice",
+        credentials=(NewCredential(mechanism=ScramMechanism.SCRAM_SHA_512, credential=CREDENTIAL),),
+    ),
+    CreateDelegationToken(token_id="t", owner=user("a"), requester=user("b"), renewers=(user("c"),), max_lifetime_ms=5),
+    RenewDelegationToken(token_id="t", requester=user("a"), period_ms=7),
+    ExpireDelegationToken(token_id="t", requester=user("a")),
+    RemoveExpiredTokens(),
 ]
 
 
@@ -128,9 +172,24 @@ def test_answers_arrive_without_their_records_and_errors_with_code_and_message()
     ]
 
 
+def test_answers_about_security_arrive_by_the_type_of_their_command() -> None:
+    delete, create, renew, expire = (
+        DeleteAcls(filter=AclFilter()),
+        CreateDelegationToken(token_id="t", owner=user("a"), requester=user("a")),
+        RenewDelegationToken(token_id="t", requester=user("a")),
+        ExpireDelegationToken(token_id="t", requester=user("a")),
+    )
+    outcomes: Outcomes = [DeletedAcls((ACL,)), DeletedAcls(()), GrantedToken(TOKEN), TokenExpiry(9), TokenExpiry(0)]
+
+    received, _ = decode_outcomes(encode_outcomes(outcomes, Offset(1)), [delete, delete, create, renew, expire])
+
+    assert received == outcomes
+
+
 def test_answers_have_the_layout_that_nodes_of_all_versions_read() -> None:
     outcomes: Outcomes = [AcceptedRegistration(EPOCH), ProducerIdBlock(ProducerId(4)), CarriedOut()]
     absent: dict[str, object] = {"topic": None, "producer_id": None, "broker_epoch": None, "partitions": []}
+    absent |= {"acls": [], "token": None, "expires_ms": None}
 
     decoded = msgspec.msgpack.decode(encode_outcomes(outcomes, Offset(12)))
 

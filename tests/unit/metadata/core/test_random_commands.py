@@ -13,7 +13,23 @@ from quorate.kernel.topic_names import can_collide, collision_key
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.image import HostedPartitions, MetadataImage, PartitionState, TopicIdPartition, difference
 from quorate.metadata.core.quota_entities import QuotaEntityPart
+from quorate.metadata.core.security_commands import (
+    CreateAcl,
+    CreateDelegationToken,
+    DeleteAcls,
+    DeleteScramCredential,
+    ExpireDelegationToken,
+    MakeFirstUser,
+    NewCredential,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
+    SecurityCommand,
+    SetScramCredential,
+)
 from quorate.metadata.core.snapshot import decode_image, encode_image
+from quorate.security.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
+from quorate.security.principals import user
+from quorate.security.scram_credentials import ScramCredential, ScramMechanism
 from tests.unit.metadata.core.cluster import Cluster
 
 NODES = (7, 100, 4001, 5)
@@ -149,9 +165,55 @@ plain_commands: st.SearchStrategy[c.Command] = st.one_of(
         ),
     ),
 )
+users = st.sampled_from(["alice", "bob"]).map(user)
+token_ids = st.sampled_from(["one", "two"])
+acls = st.builds(
+    Acl,
+    resource_type=st.sampled_from([AclResourceType.TOPIC, AclResourceType.GROUP]),
+    pattern_type=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+    resource_name=st.sampled_from(["orders", "o", "*"]),
+    principal=users.map(str),
+    operation=st.sampled_from([AclOperation.READ, AclOperation.ALL]),
+    permission=st.sampled_from([AclPermission.ALLOW, AclPermission.DENY]),
+)
+mechanisms = st.sampled_from([ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512])
+credentials = st.builds(
+    ScramCredential,
+    salt=st.just(b"salt"),
+    stored_key=st.sampled_from([b"one", b"other"]),
+    server_key=st.just(b"server"),
+    iterations=st.sampled_from([4_095, 4_096, 8_192]),
+)
+security_commands: st.SearchStrategy[c.Command] = st.one_of(
+    st.builds(CreateAcl, acl=acls),
+    st.builds(DeleteAcls, filter=st.builds(AclFilter, principal=users.map(str), resource_name=st.just("orders"))),
+    st.builds(SetScramCredential, user=users.map(lambda each: each.name), mechanism=mechanisms, credential=credentials),
+    st.builds(
+        MakeFirstUser,
+        user=users.map(lambda each: each.name),
+        credentials=st.tuples(st.builds(NewCredential, mechanism=mechanisms, credential=credentials)),
+    ),
+    st.builds(DeleteScramCredential, user=users.map(lambda each: each.name), mechanism=mechanisms),
+    st.builds(CreateDelegationToken, token_id=token_ids, owner=users, requester=users, renewers=st.tuples(users)),
+    st.builds(RenewDelegationToken, token_id=token_ids, requester=users, period_ms=st.sampled_from([-1, 1_000])),
+    st.builds(ExpireDelegationToken, token_id=token_ids, requester=users, period_ms=st.sampled_from([-1, 0, 1_000])),
+    st.just(RemoveExpiredTokens()),
+)
+
+
+def _later(hours: int, command: c.Command) -> Step:
+    def after_a_while(cluster: Cluster) -> c.Command:
+        cluster.now_ms += hours * 3_600_000
+        return command
+
+    return after_a_while
+
+
 changes_in_sync = st.builds(_isr_change, partition_names, node_tuples)
 steps = st.one_of(
     _plain(plain_commands),
+    _plain(security_commands),
+    st.builds(_later, st.integers(0, 30), security_commands),
     st.builds(_with_epoch, st.sampled_from([c.FenceBroker, c.UnfenceBroker, c.BeginControlledShutdown]), node_ids),
     st.builds(_with_epoch, st.just(c.UnfenceBroker), node_ids),
     st.builds(_room, node_ids, st.booleans()),
@@ -181,6 +243,7 @@ def test_no_sequence_of_commands_breaks_a_partition(lives: list[Step]) -> None:
         check_changes(before, cluster, command)
         check_first_epochs(before, cluster.image, highest)
         check_indexes(cluster.image)
+        check_security(before, cluster, command)
         check_difference(before, cluster)
         one_by_one = before
         for record in decision.records:
@@ -238,6 +301,22 @@ def check_election(
         assert not any(cluster.image.is_active(node) for node in old.isr)
     else:
         assert new.leader in old.isr or isinstance(command, c.AlterIsr)
+
+
+def check_security(before: MetadataImage, cluster: Cluster, command: c.Command) -> None:
+    """Only commands about security change it, what they answered is in it, and no token outlives its lifetime."""
+    state = cluster.image.security
+    if not isinstance(command, SecurityCommand):
+        assert state is before.security
+    if isinstance(command, DeleteAcls):
+        assert not list(state.acls.matching(command.filter))
+        assert len(before.security.acls) >= len(state.acls)
+    if isinstance(command, CreateAcl):
+        assert command.acl in state.acls
+    if isinstance(command, RemoveExpiredTokens):
+        assert not any(token.is_expired(cluster.now_ms) for token in state.tokens.values())
+    assert all(token.issued_ms <= token.expires_ms <= token.max_ms for token in state.tokens.values())
+    assert all(4_096 <= kept.iterations <= 16_384 for kept in state.scram_users.values())
 
 
 def check_difference(before: MetadataImage, cluster: Cluster) -> None:

@@ -2,14 +2,18 @@
 
 import pytest
 
-from quorate.kernel.errors import KafkaError
-from quorate.metadata.core.broker_configs import BROKER_CONFIGS
+from quorate.kernel.errors import ErrorCode, KafkaError
+from quorate.kernel.ids import NodeId
+from quorate.metadata.core.broker_configs import BROKER_CONFIGS, find_broker_definition
+from quorate.metadata.core.commands import AlterBrokerConfigs, ConfigChange, ConfigOperation
+from quorate.metadata.core.effective_configs import broker_value
 from quorate.metadata.core.security_configs import (
     SECURITY_CONFIGS,
     STANDARD_AUTHORIZER,
     find_security_definition,
     is_secret,
 )
+from tests.unit.metadata.core.cluster import Cluster
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_secrets_are_shown_to_nobody(name: str, expected: bool) -> None:
 def test_every_default_is_valid() -> None:
     for definition in SECURITY_CONFIGS:
         definition.parse(definition.default)
-        assert definition.name not in BROKER_CONFIGS or definition == BROKER_CONFIGS[definition.name]
+        assert definition == BROKER_CONFIGS[definition.name]
     assert len({definition.name for definition in SECURITY_CONFIGS}) == len(SECURITY_CONFIGS)
 
 
@@ -82,3 +86,50 @@ def test_the_authorizer_has_apache_kafkas_name() -> None:
     definition = find_security_definition("authorizer.class.name")
     assert definition is not None
     assert definition.parse(STANDARD_AUTHORIZER) == STANDARD_AUTHORIZER
+
+
+def test_a_broken_secret_is_not_in_its_error() -> None:
+    definition = find_security_definition("listener.name.a.plain.sasl.jaas.config")
+    assert definition is not None
+
+    with pytest.raises(KafkaError) as refusal:
+        definition.parse('PlainLoginModule required password="hunter2" hunter2="a" hunter2="b"; hunter2')
+
+    assert "sasl.jaas.config" in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_secret_cannot_be_given_to_the_metadata() -> None:
+    cluster = Cluster(nodes=(7,))
+    changes = (ConfigChange(key="listener.name.a.ssl.key.password", operation=ConfigOperation.SET, value="hunter2"),)
+
+    refusal = cluster.refusal(AlterBrokerConfigs(node_id=None, changes=changes))
+
+    assert refusal is not None
+    assert refusal.code is ErrorCode.INVALID_REQUEST
+    assert "hunter2" not in str(refusal)
+    assert all(definition.read_only for definition in SECURITY_CONFIGS if definition.is_sensitive)
+
+
+def test_a_config_of_one_listener_can_be_changed_and_taken_back() -> None:
+    cluster = Cluster(nodes=(7,))
+    name = "listener.name.outside.ssl.keystore.location"
+
+    cluster.do(
+        AlterBrokerConfigs(
+            node_id=NodeId(7), changes=(ConfigChange(key=name, operation=ConfigOperation.SET, value="/new.pem"),)
+        )
+    )
+
+    assert broker_value(cluster.image, cluster.view, name) == "/new.pem"
+    cluster.do(
+        AlterBrokerConfigs(
+            node_id=NodeId(7), changes=(ConfigChange(key=name, operation=ConfigOperation.DELETE),), replace_all=True
+        )
+    )
+    assert broker_value(cluster.image, cluster.view, name) == ""
+
+
+def test_a_config_of_a_listener_that_is_none_is_refused() -> None:
+    with pytest.raises(KafkaError, match="Unknown configuration"):
+        find_broker_definition("listener.name.outside.super.users")

@@ -6,21 +6,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.kernel.errors import ErrorCode, KafkaError
-from quorate.metadata.core import acl_changes
-from quorate.metadata.core.acl_changes import create_acl, delete_acls
-from quorate.metadata.core.delegation_tokens import (
-    TokenLifetimes,
-    create_token,
-    expire_token,
-    remove_expired,
-    renew_token,
+from quorate.metadata.core import security_changes
+from quorate.metadata.core.records import (
+    AclCreated,
+    AclDeleted,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
+    ScramCredentialChanged,
+    SecurityRecord,
 )
 from quorate.metadata.core.scram_users import (
     ScramUpsertion,
     delete_credential,
     describe_users,
+    make_first_user,
     plan_changes,
     set_credential,
+)
+from quorate.metadata.core.security_changes import (
+    TokenLifetimes,
+    create_acl,
+    create_token,
+    delete_acls,
+    expire_token,
+    remove_expired,
+    renew_token,
 )
 from quorate.metadata.core.security_commands import (
     CreateAcl,
@@ -28,17 +38,11 @@ from quorate.metadata.core.security_commands import (
     DeleteAcls,
     DeleteScramCredential,
     ExpireDelegationToken,
+    MakeFirstUser,
+    NewCredential,
     RenewDelegationToken,
     SecurityCommand,
     SetScramCredential,
-)
-from quorate.metadata.core.security_records import (
-    AclCreated,
-    AclDeleted,
-    DelegationTokenChanged,
-    DelegationTokenRemoved,
-    ScramCredentialChanged,
-    SecurityRecord,
 )
 from quorate.metadata.core.security_state import SecurityState
 from quorate.security.acls import Acl, AclFilter, AclOperation, AclResourceType
@@ -93,7 +97,7 @@ def test_what_is_no_acl_or_filter_is_refused() -> None:
 
 
 def test_not_too_many_acls_are_deleted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acl_changes, "MAX_DELETED", 2)
+    monkeypatch.setattr(security_changes, "MAX_DELETED", 2)
     state = EMPTY.replay(AclCreated(acl=acl(name)) for name in ("a", "b"))
     assert len(delete_acls(state, DeleteAcls(filter=AclFilter()))) == 2
     with pytest.raises(KafkaError, match="Cannot remove more than"):
@@ -193,8 +197,11 @@ def test_users_are_described_without_their_keys() -> None:
         error = described[name]
         assert isinstance(error, KafkaError)
         assert error.code is code
-    assert state.usual_iterations() == 8192
-    assert EMPTY.usual_iterations() == 4096
+    shapes = {(shape.mechanism, shape.iterations, shape.is_preferred): count for shape, count in state.shapes.items()}
+    assert shapes == {(SHA_256, 4096, False): 1, (SHA_512, 8192, True): 2}
+    gone = state.replay([ScramCredentialChanged(user="alice", mechanism=SHA_512, credential=None)])
+    shapes = {(shape.mechanism, shape.iterations, shape.is_preferred): count for shape, count in gone.shapes.items()}
+    assert shapes == {(SHA_256, 4096, True): 1, (SHA_512, 8192, True): 1}
 
 
 HOUR = 3_600_000
@@ -330,6 +337,46 @@ def test_a_snapshot_and_the_log_lead_to_the_same(records: list[SecurityRecord]) 
     assert EMPTY.replay(through_the_log(list(together.records()))) == together
 
 
+def first_user(name: str, password: str = "secret", iterations: int = 4_096) -> MakeFirstUser:
+    return MakeFirstUser(
+        user=name,
+        credentials=tuple(
+            NewCredential(mechanism=each, credential=derive_credential(each, password, b"salt", iterations))
+            for each in (SHA_512, SHA_256)
+        ),
+    )
+
+
+def test_the_first_user_is_made_where_there_is_none_and_by_the_first_who_asks() -> None:
+    state = EMPTY.replay(make_first_user(EMPTY, first_user("admin")))
+    assert {name for _, name in state.scram_users} == {"admin"}
+    for mechanism in (SHA_256, SHA_512):
+        credential = state.scram_credential(mechanism, "admin")
+        assert credential is not None
+        assert check_password(mechanism, credential, "secret")
+
+    assert make_first_user(state, first_user("admin", "another password")) == ()
+    assert make_first_user(state, first_user("eve")) == ()
+
+
+def test_the_first_user_does_not_come_back_while_anybody_is_there() -> None:
+    state = EMPTY.replay(make_first_user(EMPTY, first_user("admin")))
+    alice = SetScramCredential(user="alice", mechanism=SHA_256, credential=derive_credential(SHA_256, "x", b"salt"))
+    state = state.replay(set_credential(state, alice))
+    for mechanism in (SHA_256, SHA_512):
+        state = state.replay(delete_credential(state, DeleteScramCredential(user="admin", mechanism=mechanism)))
+    assert make_first_user(state, first_user("admin")) == ()
+
+    state = state.replay(delete_credential(state, DeleteScramCredential(user="alice", mechanism=SHA_256)))
+    assert len(make_first_user(state, first_user("admin"))) == 2
+
+
+@pytest.mark.parametrize("command", [first_user(""), first_user("admin", iterations=4_095)])
+def test_a_first_user_that_could_not_log_in_is_refused(command: MakeFirstUser) -> None:
+    with pytest.raises(KafkaError):
+        make_first_user(EMPTY, command)
+
+
 def test_what_changes_nothing_is_the_same_state() -> None:
     state = with_token()
 
@@ -344,6 +391,7 @@ def test_commands_and_records_survive_their_way_and_show_no_secret() -> None:
         DeleteAcls(filter=AclFilter(resource_name="x")),
         SetScramCredential(user="alice", mechanism=SHA_512, credential=credential),
         DeleteScramCredential(user="alice", mechanism=SHA_512),
+        MakeFirstUser(user="alice", credentials=(NewCredential(mechanism=SHA_512, credential=credential),)),
         CREATE,
         RenewDelegationToken(token_id="id", requester=ALICE),
         ExpireDelegationToken(token_id="id", requester=ALICE),

@@ -7,9 +7,10 @@ import pytest
 from aiokafka.conn import ScramAuthenticator
 from kafka.net.sasl.scram import ScramClient
 
+from quorate.security.decoys import Decoys
 from quorate.security.principals import user
 from quorate.security.sasl.outcomes import Challenge, LoginAccepted, LoginRefused
-from quorate.security.sasl.scram_server import ScramServer, ScramUsers
+from quorate.security.sasl.scram import ScramServer, ScramUsers
 from quorate.security.scram_credentials import ScramMechanism, derive_credential
 
 MECHANISMS = [ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512]
@@ -18,7 +19,7 @@ NAMES = ["alice", "a=b,c"]
 
 def server(mechanism: ScramMechanism) -> ScramServer:
     known = {(mechanism, name): derive_credential(mechanism, "pass=word,ü", b"0123abc", 8192) for name in NAMES}
-    users = ScramUsers(find=lambda *key: known.get(key), find_token=lambda _: None, decoy_key=b"key")
+    users = ScramUsers(find=lambda *key: known.get(key), find_token=lambda _: None, decoys=Decoys(b"key", {}))
     return ScramServer(mechanism, users, "serverNonce")
 
 

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quorate.security.decoys import Decoys
 from quorate.security.principals import user
 from quorate.security.sasl.outcomes import Challenge, LoginAccepted, LoginFailed, LoginRefused, LoginWork, Outcome
-from quorate.security.sasl.scram_login import ScramLogin
-from quorate.security.sasl.scram_messages import MalformedScram, escape_name, read_attributes, unescape_name
-from quorate.security.sasl.scram_server import ScramServer, ScramUsers, TokenSecret
+from quorate.security.sasl.scram import (
+    MalformedScram,
+    ScramLogin,
+    ScramServer,
+    ScramUsers,
+    TokenSecret,
+    escape_name,
+    read_attributes,
+    unescape_name,
+)
 from quorate.security.scram_credentials import ScramCredential, ScramMechanism, derive_credential
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
@@ -28,7 +36,9 @@ def find(mechanism: ScramMechanism, name: str) -> ScramCredential | None:
     return KNOWN.get((mechanism, name))
 
 
-USERS = ScramUsers(find=find, find_token=lambda name: TOKEN if name == "token-id" else None, decoy_key=b"d" * 32)
+USERS = ScramUsers(
+    find=find, find_token=lambda name: TOKEN if name == "token-id" else None, decoys=Decoys(b"d" * 32, {})
+)
 
 
 def server(mechanism: ScramMechanism = SHA_256) -> ScramServer:

@@ -9,14 +9,14 @@ from quorate.protocol.apis import ApiKey
 from quorate.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from quorate.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from quorate.security.access_tokens import AccessToken, InvalidToken
+from quorate.security.decoys import Decoys
 from quorate.security.principals import user
 from quorate.security.sasl.mechanisms import CredentialSources, new_mechanism
 from quorate.security.sasl.outcomes import LoginAccepted, LoginWork, Mechanism, Outcome
 from quorate.security.sasl.plain import PlainPasswords, StoredPasswords
-from quorate.security.sasl.scram_login import ScramLogin
-from quorate.security.sasl.scram_server import ScramUsers
+from quorate.security.sasl.scram import ScramLogin, ScramUsers
 from quorate.security.sasl.session import SaslAdmission, SaslRules, SaslSession, Step
-from quorate.security.scram_credentials import ScramMechanism, derive_credential
+from quorate.security.scram_credentials import ScramCredential, ScramMechanism, derive_credential
 
 NOW = 1_000_000
 SHA_256 = ScramMechanism.SCRAM_SHA_256
@@ -32,7 +32,7 @@ def verify(token: str) -> AccessToken:
 
 SOURCES = CredentialSources(
     passwords=PlainPasswords({"alice": "secret", "bob": "secret"}),
-    scram_users=ScramUsers(find=lambda *key: KNOWN.get(key), find_token=lambda _: None, decoy_key=b"key"),
+    scram_users=ScramUsers(find=lambda *key: KNOWN.get(key), find_token=lambda _: None, decoys=Decoys(b"key", {})),
     verify_token=verify,
     new_nonce=lambda: "serverNonce",
 )
@@ -192,7 +192,10 @@ def test_the_log_is_not_filled_by_a_long_name() -> None:
 
 
 def test_slow_work_is_a_workers() -> None:
-    stored = StoredPasswords(lambda name: (SHA_256, KNOWN[SHA_256, name]), KNOWN[SHA_256, "alice"])
+    def find(name: str) -> tuple[ScramMechanism, ScramCredential]:
+        return SHA_256, KNOWN[SHA_256, name]
+
+    stored = StoredPasswords(find, lambda _: find("alice"))
     connection = session(sources=CredentialSources(passwords=stored, new_nonce=str))
     step = log_in(connection)
     assert step.work is not None

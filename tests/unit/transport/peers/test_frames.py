@@ -77,7 +77,7 @@ def test_a_channel_that_there_is_not_is_refused(body: bytes) -> None:
         split_channel(memoryview(body))
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x00", b"\x09", b"\xff\x00"])
+@pytest.mark.parametrize("frame", [b"", b"\x00", b"\x0a", b"\xff\x00"])
 def test_unknown_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(PeerProtocolError):
         split_kind(memoryview(frame))

@@ -1,5 +1,7 @@
 """One connection between peers: frames however they are split, bounded queues, and signs of life."""
 
+import gc
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -208,3 +210,17 @@ def test_end_does_not_wait_for_a_peer_that_takes_nothing() -> None:
     end.stream.end("done")
 
     assert end.transport.aborted
+
+
+def test_a_connection_that_has_ended_is_freed_with_its_owner_without_a_collection() -> None:
+    end = End()
+    stream, owner = weakref.ref(end.stream), weakref.ref(end.owner)
+    gc.disable()
+    try:
+        end.receive([message(b"x")[:-1]])
+        end.stream.connection_lost(None)
+        assert end.owner.closed == "closed by the other end"
+        del end
+        assert (stream(), owner()) == (None, None)
+    finally:
+        gc.enable()

@@ -34,6 +34,7 @@ from quorate.backup.spark.session.work_sharing import share_of_limit
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import IsolationLevel
 from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.decoding import decode_msgpack
 
 # The ends of the logs and the offsets of groups are asked for by the driver; a user waits for the answer.
 _CAPTURE_TIMEOUT_MS = 30_000
@@ -149,7 +150,7 @@ class BackupRuns:
         )
         watcher.phase("copying")
         rows = spark.run(CopyTask(settings), [msgspec.msgpack.encode(task) for task in plan.tasks], watcher)
-        return [msgspec.msgpack.decode(row, type=TaskReport) for row in rows]
+        return [decode_msgpack(row, TaskReport) for row in rows]
 
     def _describe(self, captured: "_Captured", run_id: str, number: int) -> Run:
         return Run(

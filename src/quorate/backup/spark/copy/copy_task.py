@@ -24,6 +24,7 @@ from quorate.backup.spark.session.work_sharing import RateLimit
 from quorate.client.config import ClientConfig
 from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import Offset, TopicPartition
 from quorate.records.errors import CorruptBatch
@@ -64,7 +65,7 @@ class CopyTask:
         self._settings = settings
 
     def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
-        copied = self._copy(msgspec.msgpack.decode(task, type=Task).ranges, report)
+        copied = self._copy(decode_msgpack(task, Task).ranges, report)
         return Outcome(msgspec.msgpack.encode(copied), copied.batch_bytes, copied.record_count)
 
     def _copy(self, ranges: list[OffsetRange], report: Report) -> TaskReport:

@@ -16,6 +16,8 @@ from quorate.backup.restore.config import TimeWindow
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES
 from quorate.client.config import ClientConfig, parse_client_config
 from quorate.client.fetch.batches import IsolationLevel
+from quorate.client.security_config import SecurityConfig
+from quorate.kernel.decoding import convert
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.settings import parse_size
 from quorate.records.columnar import INT64_MAX, INT64_MIN
@@ -29,16 +31,10 @@ _CLIENT_ID: Final = "quorate-spark"
 
 _BACKUP: Final = ("backup", "backup_id", "endpoint", "manifest", "as_of")
 _SECURITY: Final = {
-    "security_protocol": "protocol",
-    "sasl_mechanism": "sasl_mechanism",
-    "username": "username",
-    "password": "password",
-    "ca_location": "ca_location",
-    "certificate_location": "certificate_location",
-    "key_location": "key_location",
-    "key_password": "key_password",
-    "verify_hostname": "verify_hostname",
+    "security_protocol" if field == "protocol" else field: field for field in SecurityConfig.__struct_fields__
 }
+#: Those of them that are true or false.
+_SECURITY_FLAGS: Final = ("verify_hostname", "delegation_token", "oauth_header_urlencode")
 _CLIENT: Final = ("bootstrap_servers", "rack", "request_timeout_ms", "retry_timeout_ms")
 _STREAM: Final = ("fail_on_data_loss", "max_records_per_trigger")
 _READING: Final = (
@@ -154,8 +150,7 @@ def _backup_source(options: Mapping[str, str]) -> BackupSource:
 
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
     security: dict[str, Any] = {key: options[name] for name, key in _SECURITY.items() if name in options}
-    if "verify_hostname" in options:
-        security["verify_hostname"] = _flag(options, "verify_hostname", default=True)
+    security |= {name: _flag(options, name, default=False) for name in _SECURITY_FLAGS if name in options}
     raw: dict[str, Any] = {name: options[name] for name in ("bootstrap_servers", "rack") if name in options}
     for name in ("request_timeout_ms", "retry_timeout_ms"):
         value = _number(options, name, 1)
@@ -196,7 +191,7 @@ def _offsets(options: Mapping[str, str], name: str, default: str) -> OffsetChoic
     if text.isdigit():
         return OffsetChoice(everywhere=int(text))
     try:
-        return OffsetChoice(by_topic=msgspec.convert(json.loads(text), dict[str, dict[int, int]], strict=False))
+        return OffsetChoice(by_topic=convert(json.loads(text), dict[str, dict[int, int]], strict=False))
     except (ValueError, msgspec.ValidationError):
         raise QuorateError(
             f'option {name}: {text!r} is not {default}, not a number and not JSON such as {{"orders": {{"0": 42}}}}'

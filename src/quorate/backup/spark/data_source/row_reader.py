@@ -27,6 +27,7 @@ from quorate.kernel.ports import Buffer
 from quorate.records.batch import MAGIC_OFFSET, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
 from quorate.records.columnar import (
     ColumnsOfRecords,
+    NativeScan,
     Payload,
     RecordColumns,
     RowBounds,
@@ -34,7 +35,6 @@ from quorate.records.columnar import (
     payload_of,
     scan_payloads,
 )
-from quorate.records.columnar_native import NativeScan
 from quorate.records.compression import DEFAULT_LIMIT_BYTES
 from quorate.records.legacy import iterate_legacy_records
 

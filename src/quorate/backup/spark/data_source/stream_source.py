@@ -18,6 +18,7 @@ from quorate.backup.spark.data_source.options import SourceOptions
 from quorate.backup.spark.data_source.worker import read_task
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.decoding import convert
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicName, TopicPartition
 from quorate.records.columnar import INT64_MAX
@@ -60,7 +61,7 @@ def encode_position(position: StreamPosition) -> dict[str, Any]:
 
 
 def decode_position(raw: Mapping[str, Any]) -> StreamPosition:
-    return msgspec.convert(raw, StreamPosition, strict=False)
+    return convert(raw, StreamPosition, strict=False)
 
 
 def find_loss(

@@ -21,6 +21,7 @@ from quorate.backup.spark.restore.target import RestoreTarget
 from quorate.backup.spark.session.job import RunWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import pack_by_bytes
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, TopicName
 
@@ -123,7 +124,7 @@ class RestorePreparation:
         spark = self._spark()
         watcher.begins("survey", [sum(request.size_bytes for request in task) for task in tasks])
         rows = spark.run(SurveyTask(self._config.location), [msgspec.msgpack.encode(task) for task in tasks], watcher)
-        for answer in (each for row in rows for each in msgspec.msgpack.decode(row, type=list[SurveyAnswer])):
+        for answer in (each for row in rows for each in decode_msgpack(row, list[SurveyAnswer])):
             if answer.survey is None:
                 self._catalog.read(manifest.number)  # Where it was pruned meanwhile, that is what is wrong.
                 raise BackupError(
@@ -161,7 +162,7 @@ class SurveyTask:
         self._location = location
 
     def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
-        requests = msgspec.msgpack.decode(task, type=list[SurveyRequest])
+        requests = decode_msgpack(task, list[SurveyRequest])
         storage = open_storage(self._location)
         answers = [_answer(storage, request, report) for request in requests]
         records = sum(0 if answer.survey is None else answer.survey.record_count for answer in answers)

@@ -28,6 +28,7 @@ from quorate.backup.spark.session.job import RunWatcher, SparkDriver
 from quorate.backup.spark.session.work_sharing import group_into_lanes, pack_by_bytes, share_of_limit
 from quorate.client.config import ClientConfig
 from quorate.client.kafka_client import KafkaClient
+from quorate.kernel.decoding import decode_msgpack
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import PartitionIndex, TopicId, TopicName
 
@@ -203,7 +204,7 @@ class RestoreRun:
         )
         watcher.begins("restore", [sum(_size_of(each) for lane in task for each in lane) for task in tasks])
         rows = spark.run(WriteTask(settings), [msgspec.msgpack.encode(task) for task in tasks], watcher)
-        return [msgspec.msgpack.decode(row, type=TaskWritten) for row in rows]
+        return [decode_msgpack(row, TaskWritten) for row in rows]
 
     def _finish(self, opened: OpenRestore, client: KafkaClient, target: RestoreTarget) -> list[str]:
         """Set the configs of the source and the groups' offsets, now that the data is in.

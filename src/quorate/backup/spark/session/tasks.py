@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from quorate.kernel.decoding import decode_msgpack
+
 if TYPE_CHECKING:
     import pyarrow
     from pyspark import Accumulator
@@ -90,7 +92,7 @@ class ProgressListener:
 
     def _read(self, data: bytes) -> TaskAdvance | None:
         try:
-            datagram = msgspec.msgpack.decode(data, type=_Datagram)
+            datagram = decode_msgpack(data, _Datagram)
         except msgspec.MsgspecError:
             return None
         if not secrets.compare_digest(datagram.token, self.address.token):

@@ -24,6 +24,7 @@ from quorate.backup.segments.verification import verify_deeply, verify_hash
 from quorate.backup.spark.session.job import JobWatcher, SparkDriver
 from quorate.backup.spark.session.tasks import FinishedTask, Outcome, Report, ignore
 from quorate.backup.spark.session.work_sharing import pack_by_bytes
+from quorate.kernel.decoding import decode_msgpack
 
 _THREADS = 4
 _TASK_BYTES = 128 * 1024 * 1024
@@ -129,7 +130,7 @@ class DeepCheck:
         self._location = location
 
     def __call__(self, task: bytes, report: Report = ignore, /) -> Outcome:
-        entries = msgspec.msgpack.decode(task, type=list[SegmentEntry])
+        entries = decode_msgpack(task, list[SegmentEntry])
         storage = open_storage(self._location)
         damages: list[Damage] = []
         for entry in entries:
@@ -155,7 +156,7 @@ def verify_on_spark(
 ) -> VerificationReport:
     tasks = [msgspec.msgpack.encode(task) for task in pack_segments(inventory.segments)]
     rows = spark.run(DeepCheck(location), tasks, watcher) if tasks else []
-    damages = [damage for row in rows for damage in msgspec.msgpack.decode(row, type=list[Damage])]
+    damages = [damage for row in rows for damage in decode_msgpack(row, list[Damage])]
     return _report(inventory, damages, deep=True)
 
 
