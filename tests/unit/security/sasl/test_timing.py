@@ -148,14 +148,16 @@ def test_the_comparison_finds_a_leak() -> None:
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_the_comparison_finds_two_hashes_in_scram(mechanism: str) -> None:
     listener = Listener(users(4096))
-    find = listener._sources.scram_users.find
+    scram_users = listener._sources.scram_users
+    assert scram_users is not None
+    find = scram_users.find
 
     def find_and_hash_twice(of: ScramMechanism, name: str) -> ScramCredential | None:
         if (found := find(of, name)) is not None:
             hmac.digest(hmac.digest(found.salt, name.encode(), "sha512"), name.encode(), "sha512")
         return found
 
-    msgspec.structs.force_setattr(listener._sources.scram_users, "find", find_and_hash_twice)
+    msgspec.structs.force_setattr(scram_users, "find", find_and_hash_twice)
     names, others = cycle(users(4096)), cycle(UNKNOWN)
     assert (
         difference(lambda: listener.fail(mechanism, next(names))[0], lambda: listener.fail(mechanism, next(others))[0])
