@@ -248,12 +248,15 @@ class _Recovery:
         """Not without checksums: a flipped bit is an entry like any other, and a reader would get what was aborted.
 
         A segment has none yet where the process was killed soon after it was sealed. Those of a sealed one are compared
-        before it is first read; those of an active one here, as they describe what is stored until it is sealed.
+        before it is first read; those of an active one here, as they describe what is stored until it is sealed. Apache
+        Kafka writes none.
         """
-        if self._trusts_disk or not self._log_start_is_stored:
+        if self._trusts_disk:
             return True
         known = segment.stored_checksums()
-        return known is not None and (not is_active or segment.transactions_match(known))
+        if known is None:
+            return len(self._bases) > 1 and not self._log_start_is_stored
+        return not is_active or segment.transactions_match(known)
 
     def _scan(self, segment: Segment) -> None:
         self._check_transactions(segment, is_active=True)

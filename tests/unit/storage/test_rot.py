@@ -312,3 +312,45 @@ def test_a_flipped_bit_of_a_transaction_index_that_nothing_sums_up_commits_nothi
         check_all(disk, log)
         assert committed_values(log) == VALUES, f"after a flip at {position}"
         assert content_of(disk, index) == sound
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_flipped_bit_of_the_transaction_index_of_the_only_segment_commits_nothing(
+    disk: SimulatedDisk, is_killed: bool
+) -> None:
+    """A log of one segment has no stored start. It is as much our own as one that has, and no more trusted."""
+    log = open_untrusted(disk, ONE_SEGMENT)
+    write(log, PRODUCER, 0, b"aborted")
+    end(log, PRODUCER, commit=False)
+    log.sync()
+    log.close()
+    log = open_untrusted(disk, ONE_SEGMENT)
+    append_values(log, *VALUES)
+    log.sync()
+    if not is_killed:
+        log.close()
+    index = f"{FIRST}.txnindex"
+    sound = content_of(disk, index)
+    assert sound
+
+    for position in range(len(sound)):
+        disk.rot(index, position, position % 8)
+        log = open_untrusted(disk, ONE_SEGMENT)
+        check_all(disk, log)
+        assert committed_values(log) == VALUES, f"after a flip at {position}"
+        assert content_of(disk, index) == sound
+
+
+def test_without_checksums_the_transaction_index_of_the_only_segment_is_made_again(disk: SimulatedDisk) -> None:
+    log = open_untrusted(disk, ONE_SEGMENT)
+    write(log, PRODUCER, 0, b"aborted")
+    end(log, PRODUCER, commit=False)
+    append_values(log, *VALUES)
+    log.sync()
+    log.close()
+    disk.remove(f"{FIRST}.checksum")
+    disk.rot(f"{FIRST}.txnindex", 10, 6)
+
+    log = open_untrusted(disk, ONE_SEGMENT)
+    check_all(disk, log)
+    assert committed_values(log) == VALUES
