@@ -6,18 +6,18 @@ from quorate.kernel.native import native
 from quorate.kernel.ports import Buffer
 
 
-class Checksum(Protocol):
+class Crc32c(Protocol):
     def __call__(self, data: Buffer, crc: int = 0, /) -> int:
         """Of ``data`` behind bytes whose checksum is ``crc``."""
         ...
 
 
-def _fastest() -> Checksum:
+def _fastest() -> Crc32c:
     if native is not None:
         return native.crc32c
     import crc32c as package
 
-    twin: Checksum = package.crc32c
+    twin: Crc32c = package.crc32c
     return twin
 
 

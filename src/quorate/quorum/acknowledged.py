@@ -11,8 +11,8 @@ power cut may take the newest ones, nothing else can. The log is truncated only 
 import re
 
 import msgspec
-from crc32c import crc32c
 
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import Offset, Term
 from quorate.kernel.ports import Disk, DiskFile
 from quorate.quorum.core.entries import NO_TERM

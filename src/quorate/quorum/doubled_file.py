@@ -7,8 +7,8 @@ content once and its CRC in a last line, is read as well.
 import re
 
 import msgspec
-from crc32c import crc32c
 
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ports import Disk, DiskFile
 
 _BLOCK_BYTES = 4096

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import msgspec
-from crc32c import crc32c
 
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.errors import QuorateError
 from quorate.kernel.ids import DirectoryId, NodeId, new_cluster_id
 from quorate.kernel.ports import Disk

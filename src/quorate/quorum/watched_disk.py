@@ -6,8 +6,7 @@ to one thread at a time, as what it is for.
 
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ports import Buffer, Disk, DiskFile, VolumeSpace
 
 _READ_BYTES = 1 << 20

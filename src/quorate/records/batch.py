@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from quorate.kernel.ports import Buffer
 from quorate.records.errors import CorruptBatch, UnsupportedMagic
@@ -182,7 +181,7 @@ def crc_of(buffer: Buffer, position: int, header: BatchHeader) -> int:
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(buffer):
         raise CorruptBatch(f"batch of {header.size_bytes} bytes in {len(buffer) - position}")
-    return int(crc32c(memoryview(buffer)[position + CRC_START : end]))
+    return crc32c(memoryview(buffer)[position + CRC_START : end])
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
@@ -212,7 +211,7 @@ def with_payload(batch: Buffer, compression: Compression, payload: Buffer) -> by
     copy += payload
     _INT32.pack_into(copy, LENGTH_OFFSET, len(copy) - LOG_OVERHEAD_BYTES)
     _INT16.pack_into(copy, CRC_START, header.attributes & ~COMPRESSION_MASK | compression)
-    pack_crc(copy, int(crc32c(memoryview(copy)[CRC_START:])))
+    pack_crc(copy, crc32c(memoryview(copy)[CRC_START:]))
     return copy
 
 

@@ -7,8 +7,7 @@ offset of the batch as they were.
 import struct
 from collections.abc import Iterable
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,

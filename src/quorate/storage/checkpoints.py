@@ -15,8 +15,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from uuid import UUID
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import LeaderEpoch, Offset, TopicId
 from quorate.kernel.ports import Disk
@@ -127,7 +126,7 @@ def _read_lines(disk: Disk, path: str) -> list[str] | None:
 
 
 def _crc_of(content: str) -> int:
-    return int(crc32c(content.encode()))
+    return crc32c(content.encode())
 
 
 def _crc_in_blanks(content: str) -> str:

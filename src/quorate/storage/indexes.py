@@ -8,8 +8,7 @@ an index costs no memory while it is idle.
 import struct
 from bisect import bisect_right
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Disk, DiskFile
 
@@ -82,7 +81,7 @@ class IndexFile:
                 self._content = None
                 self._open().truncate(count * self._entry.size)
                 self._stored = count
-                self._crc = int(crc32c(self._open().read(0, count * self._entry.size)))
+                self._crc = crc32c(self._open().read(0, count * self._entry.size))
         else:
             del self._tail[(count - stored) * self._entry.size :]
 
@@ -107,7 +106,7 @@ class IndexFile:
             raise
         self._stored = stored + len(self._tail) // self._entry.size
         if self._crc is not None:
-            self._crc = int(crc32c(self._tail, self._crc))
+            self._crc = crc32c(self._tail, self._crc)
         self._tail = bytearray()
         self._content = None
 
@@ -122,7 +121,7 @@ class IndexFile:
         if expected is None or expected[0] == 0:
             return True
         size_bytes, crc = expected
-        return int(crc32c(self._open().read(0, size_bytes))) == crc
+        return crc32c(self._open().read(0, size_bytes)) == crc
 
     @property
     def file(self) -> DiskFile:

@@ -8,8 +8,7 @@ were aborted, for transaction indexes that are lost or not up to date.
 import struct
 from collections.abc import Container
 
-from crc32c import crc32c
-
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import Offset, ProducerEpoch, ProducerId
 from quorate.kernel.ports import Buffer, Disk
 from quorate.records.batch import BatchHeader
@@ -33,7 +32,7 @@ _IN_FLIGHT_BYTES = 1 << 20
 def encode_snapshot(states: ProducerStates) -> bytes:
     entries = [_encode_entry(producer_id, entry) for producer_id, entry in states]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
-    return _PREFIX.pack(_VERSION, int(crc32c(body))) + body
+    return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(content: Buffer) -> ProducerStates:
@@ -42,7 +41,7 @@ def decode_snapshot(content: Buffer) -> ProducerStates:
         raise CorruptBatch("the producer snapshot is cut off")
     version, crc = _PREFIX.unpack_from(content)
     body = memoryview(content)[_PREFIX.size :]
-    if version != _VERSION or crc != int(crc32c(body)):
+    if version != _VERSION or crc != crc32c(body):
         raise CorruptBatch("the producer snapshot has another version or a wrong CRC")
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _ENTRY.size:

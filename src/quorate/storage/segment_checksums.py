@@ -9,8 +9,8 @@ segment is closed, compacted or scrubbed; where it is missing, a segment is chec
 from collections.abc import Iterator
 
 import msgspec
-from crc32c import crc32c
 
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Disk, DiskFile
 from quorate.storage.file_names import CHECKSUMS, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, path_of
@@ -84,7 +84,7 @@ def _sum_up_log(disk: Disk, log: SummedLog, known: SegmentChecksums | None) -> l
         if rest_bytes:
             end = min(start + CHUNK_BYTES, log.size_bytes)
             added = file.read(known.log_size_bytes, end - known.log_size_bytes)
-            chunks.append(int(crc32c(added, known.log_chunks[whole])))
+            chunks.append(crc32c(added, known.log_chunks[whole]))
             start = end
         return chunks + log_chunks(file, log.size_bytes, start)
     finally:
@@ -99,12 +99,12 @@ def read_checksums(disk: Disk, directory: str, base_offset: Offset) -> SegmentCh
 
 def encode(checksums: SegmentChecksums) -> bytes:
     body = msgspec.msgpack.encode(checksums)
-    return int(crc32c(body)).to_bytes(_CRC_BYTES) + body
+    return crc32c(body).to_bytes(_CRC_BYTES) + body
 
 
 def decode(content: bytes) -> SegmentChecksums | None:
     body = content[_CRC_BYTES:]
-    if int(crc32c(body)).to_bytes(_CRC_BYTES) != content[:_CRC_BYTES]:
+    if crc32c(body).to_bytes(_CRC_BYTES) != content[:_CRC_BYTES]:
         return None
     try:
         checksums = _decoder.decode(body)
@@ -121,7 +121,7 @@ def log_chunks(file: DiskFile, size_bytes: int, start: int = 0) -> list[int]:
 def _chunks(file: DiskFile, size_bytes: int, start: int = 0) -> Iterator[list[int]]:
     for position in range(start, size_bytes, _READ_BYTES):
         content = memoryview(file.read(position, min(_READ_BYTES, size_bytes - position)))
-        yield [int(crc32c(content[at : at + CHUNK_BYTES])) for at in range(0, len(content), CHUNK_BYTES)]
+        yield [crc32c(content[at : at + CHUNK_BYTES]) for at in range(0, len(content), CHUNK_BYTES)]
 
 
 def damaged_chunks(checksums: SegmentChecksums, file: DiskFile, found: list[tuple[int, int]]) -> Iterator[int]:
@@ -173,13 +173,13 @@ def _matches(expected: Checksum | None, disk: Disk, path: str) -> bool:
     return (
         content is not None
         and len(content) >= expected.size_bytes
-        and int(crc32c(content[: expected.size_bytes])) == expected.crc
+        and crc32c(content[: expected.size_bytes]) == expected.crc
     )
 
 
 def _of_file(disk: Disk, path: str) -> Checksum | None:
     content = _content(disk, path)
-    return None if content is None else Checksum(len(content), int(crc32c(content)))
+    return None if content is None else Checksum(len(content), crc32c(content))
 
 
 def _content(disk: Disk, path: str) -> bytes | None:

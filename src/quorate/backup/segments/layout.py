@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from cramjam import CompressionError, DecompressionError, lz4, zstd
-from crc32c import crc32c
 
 from quorate.backup.objects.stored_documents import (
     BatchBytes,
@@ -38,6 +37,7 @@ from quorate.backup.objects.stored_documents import (
     StoredPartition,
     decode_json,
 )
+from quorate.kernel.checksum import crc32c
 from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.kernel.ports import Buffer
 
