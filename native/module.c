@@ -7,6 +7,7 @@
 #endif
 
 static PyMethodDef *const method_lists[] = {
+    quorate_columns_methods,
     quorate_crc32c_methods,
 };
 

@@ -11,10 +11,10 @@ module goes through a file in memory. Where it does not fit that machine, the tw
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from zipimport import zipimporter
 
 import quorate
@@ -22,9 +22,11 @@ from quorate.kernel.ports import Buffer
 
 SWITCH: Final = "QUORATE_NATIVE"
 #: As ``QUORATE_INTERFACE`` in native/native.h: raised with every change of a function.
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 NAME: Final = "quorate._native"
 FILE: Final = "_native.abi3.so"
+
+Columns = TypeVar("Columns", bound=tuple[object, ...])
 
 
 class NativeModule(Protocol):
@@ -35,6 +37,16 @@ class NativeModule(Protocol):
 
     def crc32c(self, data: Buffer, crc: int = 0, /) -> int:
         """The twin is that of the package ``crc32c`` (``kernel.checksum``)."""
+        ...
+
+    def scan_records(
+        self,
+        payloads: Sequence[object],
+        bounds: tuple[int, int, int, int],
+        allocate: Callable[..., Columns],
+        /,
+    ) -> Columns | int:
+        """What ``allocate`` gave, filled, or the index of a damaged payload. The twin: ``records.columnar``."""
         ...
 
 

@@ -1,18 +1,17 @@
 """The records of many batches as columns, in the memory layout of Arrow, without an object for each record.
 
 Two scans give the same columns, byte for byte: ``scan_payloads``, which needs nothing but Python, and ``NativeScan``,
-which leaves the walk over the records to compiled code (``columnar_scan.c``). Both refuse exactly the bytes that
-``record`` refuses. The library is loaded elsewhere (``backup.spark.data_source.row_reader``).
+which leaves the walk over the records to compiled code (``native/columns.c``). Both refuse exactly the bytes that
+``record`` refuses.
 """
 
-import ctypes
-import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from quorate.kernel.native import NativeModule
 from quorate.kernel.ports import Buffer
 from quorate.records.batch import HEADER_SIZE_BYTES, BatchHeader, Compression, TimestampType
 from quorate.records.errors import CorruptBatch
@@ -22,7 +21,6 @@ INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _MAX_MILLISECONDS: Final = 2**63 // _MICROSECONDS_PER_MILLISECOND
-_BATCH: Final = struct.Struct("@P7q")
 _INT32_BYTES: Final = 4
 _INT64_BYTES: Final = 8
 _MAX_COLUMN_BYTES: Final = 2**31 - 1
@@ -164,99 +162,42 @@ def _validity(values: Sequence[object | None]) -> bytes | None:
     return bytes(bits)
 
 
-class _Bounds(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int64) for name in RowBounds._fields)
+class Totals(NamedTuple):
+    """What the compiled scan has measured, in the order in which it tells."""
 
-
-class _Totals(ctypes.Structure):
-    _fields_ = tuple(
-        (name, ctypes.c_int64)
-        for name in (
-            "rows",
-            "null_timestamps",
-            "key_nulls",
-            "key_bytes",
-            "value_nulls",
-            "value_bytes",
-            "headers",
-            "header_key_bytes",
-            "header_value_nulls",
-            "header_value_bytes",
-        )
-    )
-
-
-class _BinaryColumn(ctypes.Structure):
-    _fields_ = (("validity", ctypes.c_void_p), ("ends", ctypes.c_void_p), ("data", ctypes.c_void_p))
-
-
-class _Columns(ctypes.Structure):
-    _fields_ = (
-        ("offsets", ctypes.c_void_p),
-        ("timestamps", ctypes.c_void_p),
-        ("timestamp_validity", ctypes.c_void_p),
-        ("timestamp_types", ctypes.c_void_p),
-        ("keys", _BinaryColumn),
-        ("values", _BinaryColumn),
-        ("header_ends", ctypes.c_void_p),
-        ("header_keys", _BinaryColumn),
-        ("header_values", _BinaryColumn),
-    )
+    rows: int
+    null_timestamps: int
+    key_nulls: int
+    key_bytes: int
+    value_nulls: int
+    value_bytes: int
+    headers: int
+    header_key_bytes: int
+    header_value_nulls: int
+    header_value_bytes: int
 
 
 class NativeScan:
     """Called like ``scan_payloads``, and gives the same.
 
-    Records are read where they lie. The memory of every column belongs to Python: it is measured by a first walk,
-    allocated, and filled by a second one.
+    Records are read where they lie. The memory of every column belongs to Python: a first walk measures it, then it is
+    allocated, and a second walk fills it.
     """
 
-    def __init__(self, library: ctypes.CDLL, allocate: Allocate = bytearray) -> None:
+    def __init__(self, module: NativeModule, allocate: Allocate = bytearray) -> None:
+        self._scan = module.scan_records
         self._allocate = allocate
-        batches = (ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Bounds))
-        self._measure = library.quorate_measure
-        self._measure.argtypes = (*batches, ctypes.POINTER(_Totals))
-        self._measure.restype = ctypes.c_int64
-        self._fill = library.quorate_fill
-        self._fill.argtypes = (*batches, ctypes.POINTER(_Totals), ctypes.POINTER(_Columns))
-        self._fill.restype = ctypes.c_int64
 
     def __call__(self, payloads: Sequence[Payload], bounds: RowBounds) -> RecordColumns:
-        pinned = [_writable_or_bytes(payload.data) for payload in payloads]
-        arguments = (_describe(payloads, pinned), len(payloads), _Bounds(*bounds))
-        totals = _Totals()
-        damaged = self._measure(*arguments, totals)
-        if damaged >= 0:
-            raise _damage(payloads[damaged], bounds)
+        found = self._scan(payloads, bounds, self._memory)
+        if isinstance(found, int):
+            raise _damage(payloads[found], bounds)
+        return found
+
+    def _memory(self, *numbers: int) -> RecordColumns:
+        totals = Totals(*numbers)
         _check_sizes(totals)
-        memory = _memory_for(totals, self._allocate)
-        damaged = self._fill(*arguments, totals, _addresses(memory))
-        assert damaged < 0, "two walks over the same bytes found different records"
-        return memory
-
-
-def _writable_or_bytes(data: Buffer) -> Buffer:
-    """The same memory where its address can be had, else a copy."""
-    return bytes(data) if isinstance(data, memoryview) and data.readonly else data
-
-
-def _describe(payloads: Sequence[Payload], pinned: Sequence[Buffer]) -> bytes:
-    """The addresses are valid for as long as the ``pinned`` buffers are kept."""
-    described = bytearray(_BATCH.size * len(payloads))
-    for number, ((header, _), data) in enumerate(zip(payloads, pinned, strict=True)):
-        _BATCH.pack_into(
-            described,
-            number * _BATCH.size,
-            _address(data),
-            len(data),
-            header.base_offset,
-            header.base_timestamp,
-            header.max_timestamp,
-            header.last_offset_delta,
-            header.record_count,
-            header.timestamp_type,
-        )
-    return bytes(described)
+        return _memory_for(totals, self._allocate)
 
 
 def _damage(payload: Payload, bounds: RowBounds) -> CorruptBatch:
@@ -268,13 +209,13 @@ def _damage(payload: Payload, bounds: RowBounds) -> CorruptBatch:
     raise AssertionError(f"only one of two scans finds the batch at offset {payload.header.base_offset} damaged")
 
 
-def _check_sizes(totals: _Totals) -> None:
+def _check_sizes(totals: Totals) -> None:
     largest = max(totals.key_bytes, totals.value_bytes, totals.header_key_bytes, totals.header_value_bytes)
     if max(largest, totals.headers) > _MAX_COLUMN_BYTES:
         raise CorruptBatch(f"a column of {largest} bytes is more than one Arrow batch can hold")
 
 
-def _memory_for(totals: _Totals, allocate: Allocate) -> RecordColumns:
+def _memory_for(totals: Totals, allocate: Allocate) -> RecordColumns:
     rows, headers = totals.rows, totals.headers
     return RecordColumns(
         row_count=rows,
@@ -304,33 +245,6 @@ def _bits(rows: int, nulls: int) -> bytearray | None:
 def _zero_ends(rows: int) -> bytearray:
     """Zeros: the first one is never written."""
     return bytearray((rows + 1) * _INT32_BYTES)
-
-
-def _addresses(memory: RecordColumns) -> _Columns:
-    return _Columns(
-        offsets=_address(memory.offsets),
-        timestamps=_address(memory.timestamps),
-        timestamp_validity=_address(memory.timestamp_validity),
-        timestamp_types=_address(memory.timestamp_types),
-        keys=_column(memory.keys),
-        values=_column(memory.values),
-        header_ends=_address(memory.header_ends),
-        header_keys=_column(memory.header_keys),
-        header_values=_column(memory.header_values),
-    )
-
-
-def _column(column: BinaryColumn) -> _BinaryColumn:
-    return _BinaryColumn(_address(column.validity), _address(column.ends), _address(column.data))
-
-
-def _address(memory: Buffer | None) -> int:
-    """0 for no bytes: nothing is read or written there."""
-    if not memory:
-        return 0
-    if isinstance(memory, bytes):
-        return ctypes.c_void_p.from_buffer(ctypes.c_char_p(memory)).value or 0
-    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 assert array("i").itemsize == 4, f"{sys.platform} has no 32-bit int"

@@ -1,19 +1,29 @@
 """Records as columns: both scans give what the reader of single records gives, and refuse what it refuses."""
 
-import os
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.backup.spark.data_source.row_reader import load_native_scan
+from quorate.backup.spark.data_source.row_reader import warm_memory
+from quorate.kernel import native as kernel
 from quorate.kernel.ids import Offset
 from quorate.kernel.ports import Buffer
 from quorate.records.batch import Compression, TimestampType, read_header
 from quorate.records.builder import build_batch
-from quorate.records.columnar import BinaryColumn, Payload, RecordColumns, RowBounds, Scan, payload_of, scan_payloads
+from quorate.records.columnar import (
+    BinaryColumn,
+    NativeScan,
+    Payload,
+    RecordColumns,
+    RowBounds,
+    Scan,
+    payload_of,
+    scan_payloads,
+)
 from quorate.records.errors import CorruptBatch
 from quorate.records.record import NO_TIMESTAMP, Record, encode_varint, iterate_records
 from tests.unit.records.raw_batches import batch_of_payload, raw_record
@@ -26,10 +36,9 @@ ALL = RowBounds()
 
 @pytest.fixture(scope="module")
 def native() -> Scan:
-    scan = load_native_scan(os.environ)
-    if scan is None:
-        pytest.skip("no C compiler is at hand")
-    return scan
+    if kernel.native is None:
+        pytest.skip(f"no native module: {kernel.choice}")
+    return NativeScan(kernel.native, warm_memory)
 
 
 @pytest.fixture(params=["python", "native"])
@@ -179,23 +188,110 @@ def test_uncompressed_records_are_not_copied() -> None:
     assert data.obj is batch
 
 
-def test_switched_off_or_without_a_compiler_there_is_no_native_scan() -> None:
-    assert load_native_scan({"QUORATE_NATIVE_SCAN": "0", "PATH": os.environ["PATH"]}) is None
-    assert load_native_scan({"PATH": "/nowhere"}) is None
+class Measured:
+    """A module whose scan has measured so much of everything."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def scan_records(self, _: object, __: object, allocate: Callable[..., RecordColumns], /) -> RecordColumns:
+        return allocate(*[self._count] * 10)
 
 
-def test_compiler_that_fails_is_no_error(tmp_path: os.PathLike[str]) -> None:
-    environment = {"CC": "false", "PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)}
-    assert load_native_scan(environment) is None
+def test_column_that_is_too_large_is_refused() -> None:
+    with pytest.raises(CorruptBatch, match="Arrow"):
+        NativeScan(Measured(2**31))([], ALL)  # type: ignore[arg-type]
 
 
-def test_library_is_compiled_once_and_kept(native: Scan, tmp_path: os.PathLike[str]) -> None:
-    environment = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path)}
-    assert load_native_scan(environment) is not None
-    (library,) = os.scandir(os.path.join(tmp_path, "quorate"))
-    written = library.stat().st_mtime_ns
-    assert load_native_scan(environment) is not None
-    assert [each.stat().st_mtime_ns for each in os.scandir(os.path.join(tmp_path, "quorate"))] == [written]
+@pytest.fixture
+def module() -> kernel.NativeModule:
+    if kernel.native is None:
+        pytest.skip(f"no native module: {kernel.choice}")
+    return kernel.native
+
+
+def one_record() -> list[Payload]:
+    record = Record(Offset(0), 1, b"key", None, (("h", b"header"), ("i", None)))
+    return payloads(build_batch([record, Record(Offset(1), NO_TIMESTAMP, None, b"value")]))
+
+
+def memory_of(module: kernel.NativeModule) -> RecordColumns:
+    """With room for ``one_record`` and nothing more."""
+    columns = NativeScan(module)(one_record(), ALL)
+    return _zeros(columns)
+
+
+def test_memory_of_the_measured_size_is_filled(module: kernel.NativeModule) -> None:
+    memory = memory_of(module)
+    assert _plain(module.scan_records(one_record(), ALL, lambda *_: memory)) == outcome(scan_payloads, one_record())
+
+
+@pytest.mark.parametrize(
+    "path", [(1,), (2,), (3,), (4,), (8,), *[(at, part) for at in (6, 7, 11) for part in range(3)]]
+)
+@pytest.mark.parametrize("change", ["shorter", "read only", "missing", "no memory"])
+def test_memory_that_does_not_fit_is_refused(module: kernel.NativeModule, path: tuple[int, ...], change: str) -> None:
+    def spoil(value: tuple[object, ...], path: tuple[int, ...]) -> tuple[object, ...]:
+        at, *rest = path
+        held = value[at]
+        if rest:
+            assert isinstance(held, tuple)
+            return (*value[:at], spoil(held, tuple(rest)), *value[at + 1 :])
+        assert isinstance(held, bytearray)
+        spoiled = {"shorter": held[:-1], "read only": bytes(held), "missing": None, "no memory": 17}[change]
+        return (*value[:at], spoiled, *value[at + 1 :])
+
+    memory = memory_of(module)
+    with pytest.raises((ValueError, TypeError, BufferError)):
+        module.scan_records(one_record(), ALL, lambda *_: spoil(memory, path))
+
+
+@pytest.mark.parametrize("memory", [None, (), (1, bytearray(99)), [], 17])
+def test_columns_that_are_none_are_refused(module: kernel.NativeModule, memory: object) -> None:
+    with pytest.raises((TypeError, IndexError)):
+        module.scan_records(one_record(), ALL, lambda *_: memory)  # type: ignore[type-var]
+
+
+def test_memory_out_of_line_is_refused(module: kernel.NativeModule) -> None:
+    memory = memory_of(module)
+    crooked = memory._replace(offsets=memoryview(bytearray(100))[1:])
+    with pytest.raises(ValueError, match="aligned"):
+        module.scan_records(one_record(), ALL, lambda *_: crooked)
+
+
+@pytest.mark.parametrize(
+    "payload", [None, (), (1, b""), ((), b""), (("0",) * 13, b""), ((2**63,) * 13, b""), ((1,) * 13, 5)]
+)
+def test_payload_that_is_none_is_refused(module: kernel.NativeModule, payload: object) -> None:
+    with pytest.raises((TypeError, IndexError, OverflowError)):
+        module.scan_records([*one_record(), payload], ALL, lambda *_: memory_of(module))
+
+
+@pytest.mark.parametrize("bounds", [None, (), (1, 2, 3), (1, 2, 3, "4"), (1, 2, 3, 2**63), [1, 2, 3, 4]])
+def test_bounds_that_are_none_are_refused(module: kernel.NativeModule, bounds: tuple[int, int, int, int]) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        module.scan_records(one_record(), bounds, lambda *_: memory_of(module))
+
+
+def test_error_of_an_allocation_comes_through(module: kernel.NativeModule) -> None:
+    def refuse(*_: int) -> RecordColumns:
+        raise MemoryError("as told")
+
+    with pytest.raises(MemoryError, match="as told"):
+        module.scan_records(one_record(), ALL, refuse)
+
+
+def test_records_that_change_while_they_are_read_give_nothing(module: kernel.NativeModule) -> None:
+    (sound,) = payloads(build_batch([Record(Offset(0), 1, b"key", b"value")]))
+    data = bytearray(sound.data)
+
+    def spoil(*_: int) -> RecordColumns:
+        memory = memory_of(module)
+        data[data.index(b"key") - 1] = 1  # The key is null now, and what follows it is nonsense.
+        return memory
+
+    with pytest.raises(RuntimeError, match="changed"):
+        module.scan_records([Payload(sound.header, data)], ALL, spoil)
 
 
 def _as_column(record: Record) -> Record:
@@ -220,6 +316,17 @@ def _values(column: BinaryColumn) -> list[bytes | None]:
     valid = _bits(column.validity, len(ends) - 1)
     data = bytes(column.data)
     return [data[ends[row] : ends[row + 1]] if valid[row] else None for row in range(len(ends) - 1)]
+
+
+def _zeros(value: RecordColumns) -> RecordColumns:
+    """Memory of the same sizes."""
+
+    def zeros(each: Any) -> Any:
+        if isinstance(each, BinaryColumn):
+            return BinaryColumn(*map(zeros, each))
+        return bytearray(len(each)) if isinstance(each, bytearray) else each
+
+    return RecordColumns(*map(zeros, value))
 
 
 def _plain(value: object) -> object:

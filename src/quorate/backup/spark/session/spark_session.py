@@ -22,6 +22,7 @@ from quorate.backup.spark.session.class_archive import class_archive, record_in_
 from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, QueryWatcher, Result, SparkJob
 from quorate.backup.spark.session.settings import SparkSettings, find_java, spark_conf
 from quorate.backup.spark.session.tasks import TaskRunner, Work, collect_results
+from quorate.kernel import native
 from quorate.kernel.errors import QuorateError
 
 _JVM_EXIT_TIMEOUT_S = 5
@@ -134,11 +135,15 @@ def _check_listening(remote: str) -> None:
 
 
 def write_package_zip(folder: Path) -> Path:
-    """The package as one zip, which a Python worker on another machine can put on its path."""
+    """The package as one zip, which a Python worker on another machine can put on its path.
+
+    The native module is in it, too, where this process uses it; where it does not fit that machine, it is not used.
+    """
     target = folder / "quorate.zip"
     package = Path(quorate.__file__).parent
+    module = package.glob(native.FILE) if native.native is not None else ()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted((*package.rglob("*.py"), *package.rglob("*.c"))):
+        for source in sorted((*package.rglob("*.py"), *module)):
             archive.write(source, source.relative_to(package.parent))
     return target
 

@@ -1,10 +1,12 @@
-/* Walks over the records of batches and writes Arrow's columns. See columnar.py, its only caller.
+/* Walks over the records of batches and writes Arrow's columns.
  *
  * The walk runs twice: once to check every byte and to measure, once to write into memory of the measured size. Both
  * are the same function, so that they cannot disagree; whatever the bytes are, nothing outside of the given memory is
  * read or written. */
 
-#include <stdint.h>
+#include "columns_core.h"
+
+#include <stddef.h>
 #include <string.h>
 
 #define VARINT_BYTES 5
@@ -13,56 +15,6 @@
 #define NO_TIMESTAMP (-1)
 #define LOG_APPEND_TIME 1
 #define MICROSECONDS_PER_MILLISECOND 1000
-
-typedef struct {
-    const uint8_t *records;
-    int64_t size_bytes;
-    int64_t base_offset;
-    int64_t base_timestamp;
-    int64_t max_timestamp;
-    int64_t last_offset_delta;
-    int64_t record_count;
-    int64_t timestamp_type;
-} Batch;
-
-typedef struct {
-    int64_t start_offset;
-    int64_t end_offset;
-    int64_t start_ms;
-    int64_t end_ms;
-} Bounds;
-
-/* What one walk has found so far, or, as a limit, how much room there is. */
-typedef struct {
-    int64_t rows;
-    int64_t null_timestamps;
-    int64_t key_nulls;
-    int64_t key_bytes;
-    int64_t value_nulls;
-    int64_t value_bytes;
-    int64_t headers;
-    int64_t header_key_bytes;
-    int64_t header_value_nulls;
-    int64_t header_value_bytes;
-} Totals;
-
-typedef struct {
-    uint8_t *validity;
-    int32_t *ends;
-    uint8_t *data;
-} BinaryColumn;
-
-typedef struct {
-    int64_t *offsets;
-    int64_t *timestamps;
-    uint8_t *timestamp_validity;
-    int32_t *timestamp_types;
-    BinaryColumn keys;
-    BinaryColumn values;
-    int32_t *header_ends;
-    BinaryColumn header_keys;
-    BinaryColumn header_values;
-} Columns;
 
 typedef struct {
     const uint8_t *at;
@@ -257,6 +209,7 @@ static inline int64_t walk(
 }
 
 int64_t quorate_measure(const Batch *batches, int64_t batch_count, const Bounds *bounds, Totals *totals) {
+    *totals = (Totals){0};
     return walk(batches, batch_count, bounds, totals, NULL, NULL);
 }
 
@@ -264,5 +217,6 @@ int64_t quorate_fill(
     const Batch *batches, int64_t batch_count, const Bounds *bounds, const Totals *room, Columns *columns
 ) {
     Totals totals = {0};
-    return walk(batches, batch_count, bounds, &totals, columns, room);
+    int64_t damaged = walk(batches, batch_count, bounds, &totals, columns, room);
+    return damaged < 0 && memcmp(&totals, room, sizeof totals) ? batch_count : damaged;
 }
