@@ -37,7 +37,9 @@ chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECOND
 	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FRAMES ?= 1000000
-fuzz: setup ## send hostile frames to the client and the peer ports of real nodes, FRAMES=1000000 to each, and strangers to the door
+INPUTS ?= 10000000
+fuzz: setup ## hostile bytes for the native module, INPUTS=10000000 a function; hostile frames for real nodes, FRAMES=1000000 a port; strangers at the door
+	$(BIN)/python -m tests.fuzz.native --inputs $(INPUTS)
 	$(BIN)/python -m tests.fuzz --frames $(FRAMES)
 
 FLIPS ?= 500
