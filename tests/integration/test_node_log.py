@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.kernel import native
 from quorate.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from quorate.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.eventually import eventually
@@ -51,6 +52,15 @@ def test_a_node_log_that_never_ended_is_replaced_when_it_is_full(tmp_path: Path,
             assert {"time", "level", "logger", "message"} <= set(json.loads(line))
         else:
             assert LINE.match(line), line
+
+
+def test_a_node_says_once_which_kernel_it_uses(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    with QuorateNode.start(tmp_path / "node", settings={"log": {"file": str(log)}}):
+        pass
+    told = [line for line in log.read_text().splitlines() if "kernel chosen" in line]
+    assert len(told) == 1
+    assert told[0].endswith(f"kernel chosen node=7 kernel={str(native.choice)!r}")
 
 
 @pytest.mark.parametrize(("level", "is_told"), [("info", True), ("warning", False)])

@@ -20,6 +20,7 @@ from quorate.broker.loop_watchdog import LoopHolds, LoopWatchdog
 from quorate.broker.memory import ShortCollections, freeze_everything, return_large_blocks
 from quorate.broker.node import Environment, NodeEnd, RunningNode
 from quorate.broker.start import start_node
+from quorate.kernel import native
 from quorate.kernel.address import Address
 from quorate.kernel.tasks import awaited_task
 from quorate.storage.os_disk import OsDisk
@@ -126,6 +127,8 @@ class ServedNode:
     @classmethod
     async def start(cls, config: NodeConfig, environment: Environment, end: NodeEnd) -> "ServedNode":
         """Bring the node up and open its door. The cluster gets to know it only when it has its addresses."""
+        level = logging.WARNING if native.choice.is_surprising else logging.INFO
+        logger.log(level, "kernel chosen node=%s kernel=%r", config.node_id, str(native.choice))
         listeners = await environment.loop.run_in_executor(environment.executor, ClientListeners, config)
         with ExitStack() as held:
             reserved = [held.enter_context(ReservedAddress(each.listener.address)) for each in listeners.all]

@@ -28,6 +28,7 @@ from quorate.cli import (
     upkeep,
 )
 from quorate.cli.cluster import nodes, rebalance
+from quorate.kernel import native
 from quorate.kernel.errors import QuorateError
 
 _EXTRAS = {
@@ -108,9 +109,13 @@ kafka_backup.command("hold")(upkeep.hold)
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False) -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version, and whether the kernel is native, and stop.")
+    ] = False,
+) -> None:
     if version:
-        print(f"quorate {__version__}")
+        print(f"quorate {__version__}\nkernel: {native.choice}")
         raise typer.Exit
 
 

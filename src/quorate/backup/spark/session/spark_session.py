@@ -39,6 +39,7 @@ def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -
         import pyspark  # noqa: F401
     except ImportError:
         raise QuorateError("this needs Spark: pip install 'quorate[backup]'") from None
+    say(f"kernel: {native.choice}")
     _silence_py4j()
     warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
     with tempfile.TemporaryDirectory(prefix="quorate-spark-") as folder:
