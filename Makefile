@@ -11,7 +11,7 @@ help: ## list the commands
 
 setup: $(READY) ## virtual environment in .venv, with the quorate command
 
-$(READY): pyproject.toml constraints.txt scripts/setup hatch_build.py $(wildcard native/*)
+$(READY): pyproject.toml constraints.txt scripts/setup scripts/compiler hatch_build.py $(wildcard native/*)
 	@PYTHON="$(PYTHON)" scripts/setup
 	@touch $@
 
