@@ -4,14 +4,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot week compat check format bench map codegen clean
+.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot week compat check format wheel bench map codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 setup: $(READY) ## virtual environment in .venv, with the quorate command
 
-$(READY): pyproject.toml constraints.txt scripts/setup scripts/compiler hatch_build.py $(wildcard native/*)
+$(READY): pyproject.toml constraints.txt scripts/setup scripts/compiler hatch_build.py hatch_metadata.py $(wildcard native/*)
 	@PYTHON="$(PYTHON)" scripts/setup
 	@touch $@
 
@@ -69,6 +69,9 @@ check: setup ## ruff, mypy --strict, import rules, tidiness
 format: setup ## let ruff format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+wheel: setup jvm ## sdist and wheel in dist/, each tried in a clean environment of every Python that is here
+	$(BIN)/python -m tests.wheel
 
 bench: setup jvm ## side by side with Apache Kafka; results in benchmarks/results
 	$(BIN)/python -m benchmarks

@@ -2,9 +2,7 @@
 
 import os
 import subprocess
-import sys
-import venv
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,9 @@ from packaging.requirements import Requirement
 
 from quorate.cli.commands import missing_extra
 from tests.backup_commands import Finished
+from tests.wheel.build import build_sdist, build_wheel
+from tests.wheel.linked import linked_environment
 
-ROOT = Path(__file__).parents[2]
 BACKUP_EXTRA = "pip install 'quorate[backup]'"
 
 
@@ -21,38 +20,7 @@ BACKUP_EXTRA = "pip install 'quorate[backup]'"
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the commands of a fresh environment."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    [wheel] = folder.glob("*.whl")
-    home = folder / "venv"
-    venv.create(home, symlinks=True)
-    install = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install"]
-    subprocess.run([*install, "--no-index", "--no-deps", str(wheel)], check=True, capture_output=True)
-    [packages] = home.glob("lib/python*/site-packages")
-    for name in _needed_by("quorate"):
-        _link(name, packages)
-    return home / "bin"
-
-
-def _needed_by(name: str) -> set[str]:
-    """The distributions that a plain ``pip install`` of this one would bring along."""
-    found: set[str] = set()
-    for text in distribution(name).requires or ():
-        requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            try:
-                found |= {requirement.name} | _needed_by(requirement.name)
-            except PackageNotFoundError:
-                continue  # For another system.
-    return found
-
-
-def _link(name: str, packages: Path) -> None:
-    there = distribution(name)
-    for top in {file.parts[0] for file in there.files or () if file.parts[0] not in ("..", "__pycache__")}:
-        link = packages / top
-        if not link.exists():
-            link.symlink_to(Path(str(there.locate_file(top))).resolve())
+    return linked_environment(build_wheel(build_sdist(folder), folder), folder / "venv")
 
 
 def run(programs: Path, *arguments: str, program: str = "quorate") -> Finished:
