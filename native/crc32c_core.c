@@ -11,14 +11,16 @@
 
 #define POLYNOMIAL 0x82F63B78u
 #define X_TO_THE_8 (1u << (31 - 8))
-#define LONG_BYTES 4096 /* Of one stream of three; a power of two, as the next. */
-#define SHORT_BYTES 256
+#define LENGTHS 3
 
 typedef uint32_t Tables[4][256];
 
 static uint32_t by_byte[8][256]; /* [n][v]: the register of byte v followed by n zero bytes. */
-static Tables over_long;
-static Tables over_short;
+static Tables over[LENGTHS];
+
+/* Of one stream, the longest that fits being used: powers of two. What is not in the processor's cache is read ahead
+ * the better the longer it is. */
+static const size_t STREAM_BYTES[LENGTHS] = {32 * 1024, 4 * 1024, 256};
 
 #if defined(__x86_64__)
 
@@ -33,14 +35,16 @@ static int has_instruction(void) {
 
 #elif defined(__aarch64__) && (defined(__ARM_FEATURE_CRC32) || defined(__linux__))
 
-#if defined(__clang__)
+#if defined(__clang__) /* Whose arm_acle.h has them only where the whole file may use them. */
 #define WITH_INSTRUCTION __attribute__((target("crc")))
+#define STEP_8_BYTES(crc, word) __builtin_arm_crc32cd((uint32_t)(crc), word)
+#define STEP_BYTE(crc, byte) __builtin_arm_crc32cb((uint32_t)(crc), byte)
 #else
-#define WITH_INSTRUCTION __attribute__((target("+crc")))
-#endif
 #include <arm_acle.h>
+#define WITH_INSTRUCTION __attribute__((target("+crc")))
 #define STEP_8_BYTES(crc, word) __crc32cd((uint32_t)(crc), word)
 #define STEP_BYTE(crc, byte) __crc32cb((uint32_t)(crc), byte)
+#endif
 
 #if defined(__ARM_FEATURE_CRC32)
 static int has_instruction(void) {
@@ -105,8 +109,8 @@ static int uses_instruction;
 /* When the library is loaded: before anybody can ask, and by one thread. */
 __attribute__((constructor)) static void prepare(void) {
     fill_bytes();
-    fill_shift(over_long, LONG_BYTES);
-    fill_shift(over_short, SHORT_BYTES);
+    for (int length = 0; length < LENGTHS; length++)
+        fill_shift(over[length], STREAM_BYTES[length]);
 #ifdef WITH_INSTRUCTION
     uses_instruction = has_instruction();
 #endif
@@ -154,10 +158,11 @@ WITH_INSTRUCTION static inline uint32_t three_streams(
 
 WITH_INSTRUCTION static uint32_t register_by_instruction(uint32_t start, const uint8_t *data, size_t size) {
     uint64_t crc = start;
-    for (; size >= 3 * LONG_BYTES; size -= 3 * LONG_BYTES, data += 3 * LONG_BYTES)
-        crc = three_streams(crc, data, LONG_BYTES, over_long);
-    for (; size >= 3 * SHORT_BYTES; size -= 3 * SHORT_BYTES, data += 3 * SHORT_BYTES)
-        crc = three_streams(crc, data, SHORT_BYTES, over_short);
+    for (int length = 0; length < LENGTHS; length++) {
+        size_t stream = STREAM_BYTES[length];
+        for (; size >= 3 * stream; size -= 3 * stream, data += 3 * stream)
+            crc = three_streams(crc, data, stream, over[length]);
+    }
     for (; size >= 8; size -= 8, data += 8)
         crc = STEP_8_BYTES(crc, eight_bytes(data));
     for (; size; size--, data++)

@@ -12,7 +12,7 @@ from hatch_build import MODULE, SWITCH, CannotCompile, compile_module, find_comp
 from quorate.kernel import native
 
 SOURCES = Path(__file__).parents[2] / "native"
-COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+COMPILERS = [name for name in ("gcc", "clang", "aarch64-linux-gnu-gcc") if shutil.which(name)]
 PATH = {"PATH": os.environ["PATH"]}
 
 needs_headers = pytest.mark.skipif(
@@ -70,4 +70,4 @@ def test_failed_build_leaves_the_module_that_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 def test_words_behind_the_compiler_are_its_options() -> None:
-    assert find_compiler({**PATH, "CC": f"{COMPILERS[0]} -m64"}) == [shutil.which(COMPILERS[0]), "-m64"]
+    assert find_compiler({**PATH, "CC": f"{COMPILERS[0]} -g"}) == [shutil.which(COMPILERS[0]), "-g"]

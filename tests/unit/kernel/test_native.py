@@ -134,7 +134,7 @@ def test_checksum_is_the_twins() -> None:
     if native.native is None:
         pytest.skip(f"no native module: {native.choice}")
     source = random.Random(1)
-    for size in [*range(1100), 4096, 12_287, 12_288, 12_289, 65_535, 65_536, 200_001]:
+    for size in [*range(1100), 4096, 12_287, 12_288, 12_289, 65_535, 98_304, 98_305, 200_001, 300_000]:
         data, before = source.randbytes(size), source.getrandbits(32)
         assert native.native.crc32c(data) == twin(data)
         assert native.native.crc32c(memoryview(bytearray(data)), before) == twin(data, before)
