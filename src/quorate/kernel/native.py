@@ -86,7 +86,7 @@ def _load_from_zip(archive: zipimporter) -> object:
     if not FILE.endswith(tuple(EXTENSION_SUFFIXES)) or not hasattr(os, "memfd_create"):
         raise ModuleNotFoundError(NAME)
     try:
-        content = archive.get_data(os.path.join(archive.archive, "quorate", FILE))
+        content = archive.get_data(os.path.join(archive.archive, archive.prefix, "quorate", FILE))
     except OSError:
         raise ModuleNotFoundError(NAME) from None
     with open(os.memfd_create(FILE), "wb") as file:
