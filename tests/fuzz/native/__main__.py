@@ -1,6 +1,7 @@
 """Fuzz the native module: ``python -m tests.fuzz.native [target ...] [--inputs 10000000] [--seed 1] [--first 0]``.
 
-A failure says which input it was; ``--first N --inputs 1`` with the same seed runs it alone.
+Unless targets are named, the tests of the whole module run under sanitizers, too. A failure says which input it was:
+``--first N --inputs 1`` with the same seed runs it alone.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tests.fuzz.native.corpus import SEEDS
 from tests.fuzz.native.run import FuzzFailed, build, missing, run
+from tests.fuzz.native.wrappers import run_tests
 
 
 def main() -> int:
@@ -34,6 +36,8 @@ def main() -> int:
                 print(f"native {target} seed {options.seed}: {failure}", file=sys.stderr)
                 return 1
             print(f"native {target} seed {options.seed}: {report}", flush=True)
+        if not options.targets:
+            print(f"native, tests of the whole module: {run_tests(Path(folder))}", flush=True)
     return 0
 
 

@@ -23,7 +23,7 @@ FLAGS = (
     "-fno-omit-frame-pointer",
 )
 _HERE = Path(__file__).parent
-_OPTIONS = {
+OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:max_allocation_size_mb=256:allocator_may_return_null=0:quarantine_size_mb=16",
     "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
 }
@@ -74,7 +74,7 @@ def run(program: Path, *, seed: int, first: int, inputs: int) -> Report:
         capture_output=True,
         text=True,
         errors="replace",
-        env=os.environ | _OPTIONS,
+        env=os.environ | OPTIONS,
         check=False,
     )
     if done.returncode:

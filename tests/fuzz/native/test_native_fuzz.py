@@ -7,6 +7,7 @@ import pytest
 from tests.fuzz.native import run as runs
 from tests.fuzz.native.corpus import SEEDS
 from tests.fuzz.native.run import ROOT, FuzzFailed, build, run
+from tests.fuzz.native.wrappers import run_tests
 
 INPUTS = 20_000
 
@@ -21,6 +22,11 @@ def _sanitizers() -> None:
 def test_hostile_bytes_are_taken_or_refused_within_the_given_memory(target: str, tmp_path: Path) -> None:
     report = run(build(target, tmp_path), seed=1, first=0, inputs=INPUTS)
     assert 0 < report.taken <= INPUTS
+
+
+@pytest.mark.timeout(600)
+def test_odd_arguments_are_refused_within_the_given_memory(tmp_path: Path) -> None:
+    assert "passed" in run_tests(tmp_path, "-k", "refused or filled or change or checksum")
 
 
 def test_every_core_of_the_module_has_a_target() -> None:
