@@ -27,13 +27,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.wheel", description=__doc__)
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="a folder for what is built")
     parser.add_argument("--no-backup", action="store_true", help="without Spark")
+    parser.add_argument("--only", metavar="3.x", help="one Python of those that are here")
     options = parser.parse_args()
+    pythons = {minor: place for minor, place in find_pythons().items() if options.only in (None, minor)}
+    if not pythons:
+        parser.error(f"no such Python here: {options.only}")
     with tempfile.TemporaryDirectory(prefix="quorate-wheel-") as folder:
         place = Path(folder)
         sdist = build_sdist(place)
         wheel = build_wheel(sdist, place)
         _check_metadata(place, [sdist, wheel])
-        pythons = find_pythons()
         for version, python in pythons.items():
             print(f"Python {version}: {wheel.name}", flush=True)
             _try(python, wheel, place / version, with_backup=not options.no_backup)
