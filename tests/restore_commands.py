@@ -92,7 +92,7 @@ def all_records(client: KafkaClient, topic: str, partition: int) -> list[Record]
     assert end is not None
     found: list[Record] = []
     for piece in client.fetch_range(topic, partition, start, end, isolation=IsolationLevel.READ_COMMITTED):
-        for batch in piece.batches:
+        for batch in piece.walk():
             header = batch.header
             assert header is not None
             if header.is_control or (header.is_transactional and _is_aborted(header, piece.aborted_transactions)):

@@ -90,7 +90,7 @@ def test_many_partitions_come_from_all_their_leaders(any_cluster: Cluster, any_c
         assert isinstance(piece, FetchedBatches)
         counts[piece.range.partition] += sum(1 for _ in iterate_each(piece))
         last += [piece.range.partition] if piece.is_last else []
-        nodes |= {piece.node_id} if piece.batches else set()
+        nodes |= {piece.node_id} if piece.batch_count else set()
     assert counts == {index: 50 * index for index in range(9)}
     assert sorted(last) == list(range(9))
     leaders = {
@@ -100,7 +100,7 @@ def test_many_partitions_come_from_all_their_leaders(any_cluster: Cluster, any_c
 
 
 def iterate_each(piece: FetchedBatches) -> list[Record]:
-    return [record for batch in piece.batches for record in iterate_records(piece.data, batch.position)]
+    return [record for batch in piece.walk() for record in iterate_records(piece.data, batch.position)]
 
 
 def test_the_memory_of_a_piece_is_gone_with_the_next(any_cluster: Cluster, any_client: KafkaClient, name: str) -> None:
@@ -167,7 +167,7 @@ def test_an_empty_range_is_done_at_once(any_client: KafkaClient, name: str) -> N
     created(any_client, name)
     (piece,) = any_client.fetch_range(name, 0, 0, 0)
     assert piece.is_last
-    assert list(piece.batches) == []
+    assert piece.batch_count == 0
 
 
 def test_a_topic_of_the_same_name_is_not_taken_for_the_one_that_was_meant(
@@ -198,7 +198,7 @@ def test_aborted_transactions_are_named(kafka: SecuredKafka, client: KafkaClient
     for piece in client.fetch_range(name, 0, 0, 6, isolation=IsolationLevel.READ_COMMITTED):
         aborted += piece.aborted_transactions
         assert piece.last_stable_offset == 6
-        for batch in piece.batches:
+        for batch in piece.walk():
             assert batch.header is not None
             controls += batch.header.is_control
             if not batch.header.is_control:

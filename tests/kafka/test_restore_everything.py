@@ -95,7 +95,7 @@ def write_large(kafka: SecuredKafka) -> None:
 
 def batches_of(client: KafkaClient, topic: str) -> list[Any]:
     start, end = bounds(client, topic, 0)
-    return [batch for piece in client.fetch_range(topic, 0, start, end) for batch in piece.batches]
+    return [batch for piece in client.fetch_range(topic, 0, start, end) for batch in piece.walk()]
 
 
 def bounds(client: KafkaClient, topic: str, partition: int) -> tuple[int, int]:

@@ -35,7 +35,7 @@ def write(bootstrap: str, topic: str, partition: int, content: Iterable[bytes], 
 def records_of(pieces: Iterable[FetchedBatches]) -> list[Record]:
     """Decode while the pieces' memory is valid."""
     return [
-        record for piece in pieces for batch in piece.batches for record in iterate_records(piece.data, batch.position)
+        record for piece in pieces for batch in piece.walk() for record in iterate_records(piece.data, batch.position)
     ]
 
 

@@ -22,7 +22,7 @@ from quorate.kernel.ports import Buffer
 
 SWITCH: Final = "QUORATE_NATIVE"
 #: As ``QUORATE_INTERFACE`` in native/native.h: raised with every change of a function.
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 NAME: Final = "quorate._native"
 FILE: Final = "_native.abi3.so"
 
@@ -47,6 +47,22 @@ class NativeModule(Protocol):
         /,
     ) -> Columns | int:
         """What ``allocate`` gave, filled, or the index of a damaged payload. The twin: ``records.columnar``."""
+        ...
+
+    def cut_region(
+        self, data: Buffer, start_offset: int, end_offset: int, include_batch_across_end: bool, /
+    ) -> tuple[int, int, int, int, int, int, int] | None:
+        """The twin is ``cut_walked`` (``client.fetch.regions``), which has to be asked where this gives None."""
+        ...
+
+    def check_region(self, data: Buffer, /) -> bool:
+        """The twin is ``check_batches`` (``client.fetch.batches``), which says what is wrong where this gives False."""
+        ...
+
+    def follow(
+        self, data: Buffer, position: int, rules: tuple[int, int, int, bool, int, bool], /
+    ) -> tuple[int, int, int, int, int, int, int, int, bool]:
+        """The twin is ``follow_summaries`` (``backup.segments.stretches``)."""
         ...
 
 

@@ -8,6 +8,7 @@ from quorate.kernel.ids import Offset
 from quorate.records.batch import TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.record import NO_TIMESTAMP, Record
+from tests.unit.client.region_bytes import random_region
 
 
 def _bytes_of_many_sizes() -> list[bytes]:
@@ -31,7 +32,16 @@ def _plain_batches() -> list[bytes]:
     return [*batches, b"".join(batches[:3]), b"".join(batches)]
 
 
+def _regions() -> list[bytes]:
+    """As fetched: batches of all kinds, and what stands at the end of the offsets."""
+    chances = [random.Random(seed) for seed in range(12)]
+    usual = [random_region(chance, batch_count=8, rare=0.2) for chance in chances]
+    last = [random_region(chance, base_offset=2**63 - 9, batch_count=8) for chance in chances[:3]]
+    return [*usual, *last, b"".join(usual[:3])]
+
+
 SEEDS: Final[dict[str, Callable[[], Sequence[bytes]]]] = {
     "columns": _plain_batches,
     "crc32c": _bytes_of_many_sizes,
+    "regions": _regions,
 }

@@ -157,7 +157,7 @@ def test_writer_keeps_no_more_than_a_frame() -> None:
         assert taken - len(upload.content) <= 10_000
 
 
-def test_the_caller_may_use_its_buffer_again() -> None:
+def test_the_caller_may_use_its_buffer_again_when_the_batches_are_kept() -> None:
     log = [batch(index, value_bytes=300) for index in range(20)]
     buffer = bytearray(4_000)
     upload = BytesUpload()
@@ -165,6 +165,7 @@ def test_the_caller_may_use_its_buffer_again() -> None:
     for data in log:
         buffer[: len(data)] = data
         writer.append(memoryview(buffer)[: len(data)], summary_of(data))
+        writer.keep()
         buffer[:] = bytes(len(buffer))
     writer.finish(Offset(20))
 

@@ -63,7 +63,7 @@ def fetched(client: KafkaClient, **settings: object) -> list[tuple[int, int]]:
     return [
         (batch.base_offset, batch.last_offset)
         for piece in client.fetch_range(TOPIC, 0, 0, END, **settings)  # type: ignore[arg-type]
-        for batch in piece.batches
+        for batch in piece.walk()
     ]
 
 

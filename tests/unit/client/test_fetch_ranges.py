@@ -366,7 +366,7 @@ def test_one_range_that_fails_stops_no_other(cluster: FakeCluster, client: Kafka
     ]
     outcomes = list(client.fetch_ranges(ranges))
     assert [outcome.range.partition for outcome in outcomes if isinstance(outcome, RangeFailed)] == [0]
-    assert sum(len(outcome.batches) for outcome in outcomes if isinstance(outcome, FetchedBatches)) == len(SPANS)
+    assert sum(outcome.batch_count for outcome in outcomes if isinstance(outcome, FetchedBatches)) == len(SPANS)
 
 
 def test_two_ranges_of_one_partition(cluster: FakeCluster, client: KafkaClient) -> None:
@@ -384,7 +384,7 @@ def test_two_ranges_of_one_partition(cluster: FakeCluster, client: KafkaClient) 
         (batch.base_offset, batch.last_offset)
         for outcome in client.fetch_ranges(ranges)
         if isinstance(outcome, FetchedBatches)
-        for batch in outcome.batches
+        for batch in outcome.walk()
     ]
     assert sorted(found_spans) == SPANS
 
@@ -398,7 +398,7 @@ def test_threads_fetch_over_one_connection(cluster: FakeCluster, client: KafkaCl
         results[index] = [
             (batch.base_offset, batch.last_offset)
             for piece in client.fetch_range(TOPIC, index, 0, END)
-            for batch in piece.batches
+            for batch in piece.walk()
         ]
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
@@ -432,5 +432,5 @@ def test_a_partition_that_others_left_no_room_for_is_not_taken_for_empty(
     counts = dict.fromkeys(range(3), 0)
     for outcome in client.fetch_ranges(ranges):
         assert isinstance(outcome, FetchedBatches)
-        counts[outcome.range.partition] += len(outcome.batches)
+        counts[outcome.range.partition] += outcome.batch_count
     assert counts == dict.fromkeys(range(3), len(SPANS))

@@ -21,11 +21,12 @@ from quorate.backup.manifests.manifest import (
 from quorate.backup.manifests.merging import RangeResult
 from quorate.backup.objects.storage import ObjectStorage
 from quorate.backup.planning.ranges import OffsetRange, Placement, place
-from quorate.backup.segments.batch_summary import BatchSummary, iterate_summaries, summarize
+from quorate.backup.segments.batch_summary import BatchSummary, iterate_summaries
 from quorate.backup.segments.layout import EpochStart, FrameCodec, SegmentHeader
+from quorate.backup.segments.stretches import NO_STRETCH, StretchRules, follow
 from quorate.backup.segments.writer import SegmentWriter, open_segment
 from quorate.client.errors import OffsetOutOfRange
-from quorate.client.fetch.batches import FetchedBatch, FetchedBatches, FetchRange, RangeFailed
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, RangeFailed
 from quorate.kernel.ids import NO_TOPIC_ID, Offset, TopicPartition
 from quorate.kernel.ports import Buffer
 
@@ -115,18 +116,9 @@ class RangeCopier:
     def record(self, batch: Buffer, summary: BatchSummary) -> Placement:
         """Take the next batch that the broker sent, with its CRC checked; keep it if it is this range's.
 
-        The buffer may be used again when this returns.
+        The bytes of a batch that is kept must stay as they are until another segment or the result is there.
         """
-        placement = place(self._range, summary.base_offset, summary.last_offset)
-        if placement is Placement.BEYOND:
-            self.is_done = True
-            self.next_offset = min(summary.base_offset, self._range.end_offset)
-            return placement
-        if placement is Placement.INSIDE:
-            self._segment_for(summary).append(batch, summary)
-            self.record_count += summary.data_record_count
-            self.batch_bytes += summary.size_bytes
-        self._advance(summary.next_offset)
+        placement, _ = self._record(memoryview(batch), 0, summary)
         return placement
 
     def skip_to(self, offset: Offset, reason: GapReason, detail: str = "") -> None:
@@ -153,15 +145,55 @@ class RangeCopier:
         return self._end(failure)
 
     def _take(self, fetched: FetchedBatches) -> None:
-        for batch in fetched.batches:
-            data = fetched.data[batch.position : batch.position + batch.size_bytes]
-            if self.record(data, _summary(fetched.data, batch)) is Placement.BEYOND:
-                break
+        self._take_batches(fetched.data)
         self.note_aborted(
             AbortedTransactionEntry(each.first_offset, each.producer_id) for each in fetched.aborted_transactions
         )
         if fetched.is_last or self.is_done:
             self.finish()
+
+    def _take_batches(self, data: memoryview) -> None:
+        """A batch by its summary and the stretch behind it, and so on."""
+        position = 0
+        while position < len(data):
+            _, first = next(iterate_summaries(data, position, strict=True))
+            placement, position = self._record(data, position, first)
+            if placement is Placement.BEYOND:
+                break
+        if self._open is not None:
+            self._open.keep()
+
+    def _record(self, data: memoryview, position: int, first: BatchSummary) -> tuple[Placement, int]:
+        """Take a batch, and if it is this range's the stretch behind it, too; where that ends."""
+        placement = place(self._range, first.base_offset, first.last_offset)
+        end, next_offset = position + first.size_bytes, first.next_offset
+        if placement is Placement.BEYOND:
+            self.is_done = True
+            self.next_offset = min(first.base_offset, self._range.end_offset)
+            return placement, position
+        if placement is Placement.INSIDE:
+            segment = self._segment_for(first)
+            segment.make_room(first)
+            rest = follow(data, end, self._rules_behind(segment, first)) if end < len(data) else NO_STRETCH
+            end += rest.size_bytes
+            segment.append(data[position:end], first, rest)
+            self.record_count += first.data_record_count + rest.data_record_count
+            self.batch_bytes += end - position
+            next_offset = segment.next_offset
+        self._advance(next_offset)
+        return placement, end
+
+    def _rules_behind(self, segment: SegmentWriter, first: BatchSummary) -> StretchRules:
+        """For batches that go into the segment's frame with this one, and belong to the range as it does."""
+        room_bytes = min(segment.room_bytes, self._settings.max_bytes - segment.size_bytes)
+        return StretchRules(
+            room_bytes=room_bytes - first.size_bytes,
+            next_offset=first.next_offset,
+            end_offset=self._range.end_offset,
+            ends_before=self._range.is_last,
+            leader_epoch=segment.leader_epoch if first.leader_epoch < 0 else first.leader_epoch,
+            is_compressed=first.is_compressed,
+        )
 
     def _fail(self, failed: RangeFailed) -> None:
         error = failed.error
@@ -240,10 +272,3 @@ class RangeCopier:
             failure=failure,
         )
         return self.result
-
-
-def _summary(data: memoryview, batch: FetchedBatch) -> BatchSummary:
-    if batch.header is not None:
-        return summarize(data, batch.position, batch.header)
-    message = data[batch.position : batch.position + batch.size_bytes]
-    return next(summary for _, summary in iterate_summaries(message, strict=True))

@@ -13,9 +13,10 @@ import msgspec
 from quorate.backup.errors import DamagedSegment
 from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
 from quorate.backup.objects.names import partition_folder
+from quorate.backup.segments.content import SegmentContent
 from quorate.backup.segments.layout import IndexEntry, LayoutFault, SegmentFooter, SegmentHeader
 from quorate.backup.segments.reader import READ_AHEAD_BYTES, SegmentReader, SegmentSource, SequentialBytes, StoredBatch
-from quorate.backup.segments.writer import FinishedSegment, SegmentContent
+from quorate.backup.segments.writer import FinishedSegment
 
 
 def verify_hash(source: SegmentSource, entry: SegmentEntry) -> None:

@@ -1,6 +1,7 @@
 """Writes one segment into an object of the storage: named, framed and hashed in this one way. Does I/O.
 
-Memory stays constant whatever the segment's size: a frame is gathered, written and forgotten.
+Memory stays constant whatever the segment's size: a frame is gathered, written and forgotten. Batches that lie side by
+side and fill a frame are not even copied.
 """
 
 import hashlib
@@ -11,11 +12,11 @@ from quorate.backup.errors import BatchTooLarge
 from quorate.backup.objects.names import segment_name
 from quorate.backup.objects.storage import ObjectStorage, Upload
 from quorate.backup.segments.batch_summary import BatchSummary
+from quorate.backup.segments.content import SegmentContent
 from quorate.backup.segments.layout import (
     GATHERED_FRAME_BYTES,
     MAX_COMPRESSED_FRAME_BYTES,
     MAX_FRAME_BYTES,
-    EpochStart,
     FrameCodec,
     IndexEntry,
     SegmentFooter,
@@ -25,9 +26,9 @@ from quorate.backup.segments.layout import (
     encode_frame_head,
     encode_header,
 )
-from quorate.kernel.ids import NO_LEADER_EPOCH, Offset
+from quorate.backup.segments.stretches import NO_STRETCH, Stretch
+from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import Buffer
-from quorate.records.record import NO_TIMESTAMP
 
 INDEX_INTERVAL_BYTES = 1024 * 1024
 
@@ -62,7 +63,9 @@ class SegmentWriter:
         self._frame_bytes = frame_bytes
         self._content = SegmentContent(header.start_offset)
         self._frame: _Frame | None = None
-        self._payload = bytearray()  # The batches of the open frame.
+        # The batches of the open frame; where all are neighbours, they lie where they lay.
+        self._payload = bytearray()
+        self._borrowed: Buffer | None = None
         self._index: list[IndexEntry] = []
         self._indexed_batch_bytes = 0
         self._sha256 = hashlib.sha256()
@@ -73,38 +76,61 @@ class SegmentWriter:
     @property
     def size_bytes(self) -> int:
         """How large the object would be if it ended now, without its footer."""
-        return self._written_bytes + len(self._payload)
+        return self._written_bytes + self._open_bytes
 
     @property
     def next_offset(self) -> Offset:
         """The offset behind the last batch."""
         return self._content.next_offset
 
-    def append(self, batch: Buffer, summary: BatchSummary) -> None:
-        """Take a whole batch whose CRC is right. The buffer may be used again when this returns."""
-        if len(batch) != summary.size_bytes:
-            raise ValueError(f"batch at offset {summary.base_offset}: {len(batch)} bytes, not {summary.size_bytes}")
-        if summary.size_bytes > MAX_FRAME_BYTES:
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The newest of the batches."""
+        return self._content.leader_epoch
+
+    @property
+    def room_bytes(self) -> int:
+        """What goes into the frame that is open, or into the next one."""
+        return self._frame_bytes - self._open_bytes
+
+    def make_room(self, batch: BatchSummary) -> None:
+        """Close the frame if this batch, which comes next, does not go into it."""
+        if batch.size_bytes > MAX_FRAME_BYTES:
             raise BatchTooLarge(
-                f"the batch at offset {summary.base_offset} has {summary.size_bytes} bytes, "
+                f"the batch at offset {batch.base_offset} has {batch.size_bytes} bytes, "
                 f"and a backup takes none over {MAX_FRAME_BYTES}"
             )
-        pieces: list[Buffer] = []
-        if not self._frame_has_room_for(summary):
-            pieces += self._close_frame()
+        if not self._frame_has_room_for(batch):
+            self._upload.write(self._close_frame())
+
+    def append(self, batches: Buffer, first: BatchSummary, rest: Stretch = NO_STRETCH) -> None:
+        """Take whole batches whose CRCs are right: one, and a stretch behind it that goes into the same frame.
+
+        They are not copied, so they must stay as they are until ``keep`` or ``finish``.
+        """
+        size_bytes = first.size_bytes + rest.size_bytes
+        if len(batches) != size_bytes:
+            raise ValueError(f"batch at offset {first.base_offset}: {len(batches)} bytes, not {size_bytes}")
+        self.make_room(first)
         if self._frame is None:
-            self._note_frame_start(summary.base_offset)
-        self._content.add(summary)
-        if summary.size_bytes >= self._frame_bytes:
-            pieces += self._encode_frame(_Frame(summary), batch)  # Large enough alone: not copied.
-        elif self._frame is None:
-            self._frame = _Frame(summary)
-            self._payload += batch
+            self._note_frame_start(first.base_offset)
+        self._content.add(first)
+        if self._frame is None:
+            self._frame = _Frame(first)
         else:
-            self._frame.add(summary)
-            self._payload += batch
-        if pieces:
-            self._upload.write(pieces)
+            self._frame.add(first)
+        if rest.batch_count:
+            self._content.add_stretch(rest)
+            self._frame.add_stretch(rest)
+        self._hold(batches)
+        if first.size_bytes >= self._frame_bytes:
+            self._upload.write(self._close_frame())  # Large enough alone.
+
+    def keep(self) -> None:
+        """Copy what was not: the memory of all batches may be used again when this returns."""
+        if self._borrowed is not None:
+            self._payload += self._borrowed
+            self._borrowed = None
 
     def finish(self, end_offset: Offset) -> FinishedSegment:
         """Write the rest. The segment answers for all offsets below ``end_offset``, and counts when it is complete."""
@@ -131,17 +157,27 @@ class SegmentWriter:
         self._indexed_batch_bytes = self._content.batch_bytes
         self._index.append(IndexEntry(base_offset, self._written_bytes, self._content.max_timestamp))
 
-    def _frame_has_room_for(self, summary: BatchSummary) -> bool:
+    @property
+    def _open_bytes(self) -> int:
+        return len(self._payload) if self._borrowed is None else len(self._borrowed)
+
+    def _hold(self, batches: Buffer) -> None:
+        if self._borrowed is None and not self._payload:
+            self._borrowed = batches
+        else:
+            self.keep()
+            self._payload += batches
+
+    def _frame_has_room_for(self, batch: BatchSummary) -> bool:
         if self._frame is None:
             return True
-        fits = len(self._payload) + summary.size_bytes <= self._frame_bytes
-        return fits and self._frame.is_compressed == summary.is_compressed
+        return batch.size_bytes <= self.room_bytes and self._frame.is_compressed == batch.is_compressed
 
     def _close_frame(self) -> list[Buffer]:
         if self._frame is None:
             return []
-        frame, payload = self._frame, self._payload
-        self._frame, self._payload = None, bytearray()
+        frame, payload = self._frame, self._payload if self._borrowed is None else self._borrowed
+        self._frame, self._payload, self._borrowed = None, bytearray(), None
         return self._encode_frame(frame, payload)
 
     def _encode_frame(self, frame: "_Frame", payload: Buffer) -> list[Buffer]:
@@ -178,91 +214,6 @@ class _Frame:
         self.batch_count += 1
         self.last_offset = summary.last_offset
 
-
-_NO_MINIMUM = 2**63  # Above every timestamp.
-
-
-class SegmentContent:
-    """Counts, times and epochs over batches in the order of their offsets: what a footer says of them."""
-
-    def __init__(self, start_offset: Offset) -> None:
-        self._start_offset = start_offset
-        self._first_offset: Offset | None = None
-        self._min_timestamp = _NO_MINIMUM
-        self._leader_epoch = NO_LEADER_EPOCH
-        self._leader_epochs: list[EpochStart] = []
-        self._batch_count = 0
-        self._record_count = 0
-        self._control_record_count = 0
-        self._largest_batch_bytes = 0
-        self._is_plain = True
-        self.next_offset = start_offset
-        self.max_timestamp = NO_TIMESTAMP
-        self.batch_bytes = 0
-
-    def add(self, summary: BatchSummary) -> None:
-        """Take the next batch; ``ValueError`` where its offsets do not follow."""
-        (
-            base_offset,
-            last_offset,
-            size_bytes,
-            _,
-            leader_epoch,
-            record_count,
-            min_timestamp,
-            max_timestamp,
-            _,
-            is_plain,
-            is_control,
-        ) = summary
-        if not self.next_offset <= base_offset <= last_offset:
-            self._check_first(summary)
-        if self._first_offset is None:
-            self._first_offset = self.next_offset = base_offset
-        if not is_plain or base_offset != self.next_offset:
-            self._is_plain = False
-        if size_bytes > self._largest_batch_bytes:  # noqa: PLR1730 (half the time of max())
-            self._largest_batch_bytes = size_bytes
-        self.next_offset = Offset(last_offset + 1)
-        self.batch_bytes += size_bytes
-        self._batch_count += 1
-        self._record_count += record_count
-        if is_control:
-            self._control_record_count += record_count
-        if max_timestamp > self.max_timestamp:  # noqa: PLR1730
-            self.max_timestamp = max_timestamp
-        if min_timestamp < self._min_timestamp and min_timestamp != NO_TIMESTAMP:
-            self._min_timestamp = min_timestamp
-        if leader_epoch != self._leader_epoch and leader_epoch >= 0:
-            self._leader_epoch = leader_epoch
-            self._leader_epochs.append(EpochStart(leader_epoch, base_offset))
-
-    def footer(self, end_offset: Offset, index: list[IndexEntry], content_sha256: str) -> SegmentFooter:
-        if self._first_offset is None:
-            raise ValueError("a segment without a batch")
-        return SegmentFooter(
-            start_offset=self._start_offset,
-            end_offset=end_offset,
-            first_offset=self._first_offset,
-            last_offset=Offset(self.next_offset - 1),
-            min_timestamp=None if self._min_timestamp == _NO_MINIMUM else self._min_timestamp,
-            max_timestamp=None if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp,
-            batch_count=self._batch_count,
-            record_count=self._record_count,
-            control_record_count=self._control_record_count,
-            batch_bytes=self.batch_bytes,
-            largest_batch_bytes=self._largest_batch_bytes,
-            is_plain=self._is_plain,
-            leader_epochs=self._leader_epochs,
-            index=index,
-            content_sha256=content_sha256,
-        )
-
-    def _check_first(self, summary: BatchSummary) -> None:
-        """The first batch may begin before the start: the log may have been cut off inside it."""
-        base_offset, last_offset = summary.base_offset, summary.last_offset
-        if self._first_offset is None and last_offset >= max(self._start_offset, base_offset):
-            return
-        raise ValueError(
-            f"batch of offsets {base_offset} to {last_offset} where offset {self.next_offset} was expected"
-        )
+    def add_stretch(self, stretch: Stretch) -> None:
+        self.batch_count += stretch.batch_count
+        self.last_offset = stretch.last_offset

@@ -85,7 +85,7 @@ class FetchedBatches(msgspec.Struct, frozen=True, kw_only=True):
     range: FetchRange
     #: The batches back to back. The memory is used again as soon as the next item is asked for.
     data: memoryview
-    batches: Sequence[FetchedBatch]
+    batch_count: int
     #: Where the next piece of the range will start.
     next_offset: Offset
     high_watermark: Offset
@@ -99,6 +99,10 @@ class FetchedBatches(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: LeaderEpoch
     #: True in exactly one item of a range: all of it has been handed out.
     is_last: bool
+
+    def walk(self) -> list[FetchedBatch]:
+        """Where each batch lies in the data. To be asked for while the data is there."""
+        return walk_batches(self.data)
 
 
 class RangeFailed(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,21 +10,12 @@ from typing import Final
 import msgspec
 
 from quorate.client.errors import LogEndsEarly, LogTruncated, PartitionUnavailable, TopicReplaced, error_code
-from quorate.client.fetch.batches import (
-    AbortedProducer,
-    FetchedBatch,
-    FetchedBatches,
-    FetchRange,
-    IsolationLevel,
-    cut_to_range,
-    needed_bytes,
-    slice_data,
-    walk_batches,
-)
+from quorate.client.fetch.batches import AbortedProducer, FetchedBatches, FetchRange, IsolationLevel, needed_bytes
+from quorate.client.fetch.regions import NO_OFFSET, RegionCut, cut_region
 from quorate.client.retries import Retries, is_hopeless
 from quorate.client.routing import Route
 from quorate.kernel.errors import ErrorCode, KafkaError, QuorateError
-from quorate.kernel.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, ProducerId, TopicId
+from quorate.kernel.ids import NO_TOPIC_ID, LeaderEpoch, NodeId, Offset, ProducerId, TopicId
 from quorate.protocol.messages.fetch import PartitionData
 from quorate.records.errors import CorruptBatch
 
@@ -136,7 +127,7 @@ class FetchCursor:
         if local_log_start is not None and self.next_offset >= local_log_start:
             self.is_finished = True
             self.next_offset = self.range.end_offset
-            return self._piece(answer, route, memoryview(b""), [])
+            return self._piece(answer, route, memoryview(b""), 0)
         if local_log_start is None:
             return self.failed(f"nothing at offset {self.next_offset}, and not told whether it is tiered", now_ms)
         return self.failed(
@@ -168,35 +159,36 @@ class FetchCursor:
     ) -> FetchedBatches | NextStep | RetryCause | QuorateError:
         records = answer.records
         data = records if isinstance(records, memoryview) else memoryview(b"")
-        batches = walk_batches(data)
-        if not batches:
-            return self._take_nothing(answer, data, route, alone=alone, now_ms=now_ms)
-        if batches[-1].last_offset < self.next_offset:
-            # The broker started before the offset, and the room ended before it.
-            return self._ask_for_more(self.max_bytes * 2)
-        self.retries.succeeded(now_ms)
-        self.wants_to_be_alone = False
-        inside = cut_to_range(
-            batches,
+        cut = cut_region(
+            data,
             self.next_offset,
             self.range.end_offset,
             include_batch_across_end=self._include_batch_across_end,
         )
-        self._advance(batches, inside)
-        return self._piece(answer, route, *slice_data(data, inside))
+        if cut is None:
+            return self._take_nothing(answer, data, route, alone=alone, now_ms=now_ms)
+        if cut.region_last_offset < self.next_offset:
+            # The broker started before the offset, and the room ended before it.
+            return self._ask_for_more(self.max_bytes * 2)
+        self.retries.succeeded(now_ms)
+        self.wants_to_be_alone = False
+        self._advance(cut)
+        return self._piece(answer, route, data[cut.start : cut.end], cut.batch_count)
 
-    def _advance(self, batches: list[FetchedBatch], inside: list[FetchedBatch]) -> None:
-        self.is_finished = batches[-1].last_offset + 1 >= self.range.end_offset
-        if inside:
-            header = inside[-1].header
-            self.last_fetched_epoch = header.partition_leader_epoch if header else NO_LEADER_EPOCH
-            self.next_offset = Offset(inside[-1].last_offset + 1)
-        if self.is_finished:
-            # Nothing is between the last batch handed out and the end, but the start of a batch across it.
-            outside = [batch.base_offset for batch in batches if batch.base_offset >= self.next_offset]
-            self.next_offset = Offset(max(self.next_offset, min([self.range.end_offset, *outside])))
-        else:
-            self.next_offset = Offset(max(self.next_offset, batches[-1].last_offset + 1))
+    def _advance(self, cut: RegionCut) -> None:
+        region_end = Offset(cut.region_last_offset + 1)
+        self.is_finished = region_end >= self.range.end_offset
+        if cut.batch_count:
+            self.last_fetched_epoch = cut.leader_epoch
+            self.next_offset = Offset(cut.last_offset + 1)
+        if not self.is_finished:
+            self.next_offset = max(self.next_offset, region_end)
+            return
+        # Nothing is between the last batch handed out and the end, but the start of a batch across it.
+        end = self.range.end_offset
+        if cut.outside_offset != NO_OFFSET:
+            end = min(end, cut.outside_offset)
+        self.next_offset = max(self.next_offset, end)
 
     def _take_nothing(
         self, answer: PartitionData, data: memoryview, route: Route, *, alone: bool, now_ms: int
@@ -246,13 +238,11 @@ class FetchCursor:
             Offset(answer.diverging_epoch.end_offset),
         )
 
-    def _piece(
-        self, answer: PartitionData, route: Route, data: memoryview, batches: list[FetchedBatch]
-    ) -> FetchedBatches:
+    def _piece(self, answer: PartitionData, route: Route, data: memoryview, batch_count: int) -> FetchedBatches:
         return FetchedBatches(
             range=self.range,
             data=data,
-            batches=batches,
+            batch_count=batch_count,
             next_offset=self.next_offset,
             high_watermark=Offset(answer.high_watermark),
             last_stable_offset=Offset(answer.last_stable_offset),

@@ -17,8 +17,9 @@ import msgspec
 from quorate.client.cluster import Cluster
 from quorate.client.connections.connection import Connection, PendingResponse, first_ready
 from quorate.client.errors import Disconnected, LogTruncated, OffsetOutOfRange, error_code
-from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed, check_batches
+from quorate.client.fetch.batches import FetchedBatches, FetchRange, IsolationLevel, RangeFailed
 from quorate.client.fetch.cursor import FetchCursor, NextStep, RetryCause, Routed
+from quorate.client.fetch.regions import check_region
 from quorate.client.fetch.rounds import DIVERGING_EPOCH_VERSION, fetch_request, match_answer, version_ceiling
 from quorate.client.offsets import Offsets
 from quorate.client.routing import (
@@ -269,7 +270,7 @@ class RangeFetcher:
         self._cursors.remove(cursor)
         if not cursor.is_finished:
             self._cursors.append(cursor)
-        return [fetched] if fetched.batches or fetched.is_last else []
+        return [fetched] if fetched.batch_count or fetched.is_last else []
 
     def _follow(self, cursor: FetchCursor, step: NextStep, part: PartitionData, route: Route) -> list[Outcome]:
         now_ms = self._cluster.clock.now_ms()
@@ -319,10 +320,10 @@ class RangeFetcher:
         if isinstance(outcome, RangeFailed):
             return outcome
         try:
-            check_batches(outcome.data, outcome.batches)
+            check_region(outcome.data)
         except CorruptBatch as error:
             cursor = next((cursor for cursor in self._cursors if cursor.range is outcome.range), None)
-            start = outcome.batches[0].base_offset
+            start = outcome.walk()[0].base_offset
             failure = CorruptBatch(f"partition {outcome.range.name}, sent by node {outcome.node_id}: {error}")
             if cursor is not None:
                 self._fail(cursor, failure)
@@ -364,7 +365,7 @@ def _nothing(fetch_range: FetchRange) -> FetchedBatches:
     return FetchedBatches(
         range=fetch_range,
         data=memoryview(b""),
-        batches=[],
+        batch_count=0,
         next_offset=fetch_range.end_offset,
         high_watermark=Offset(-1),
         last_stable_offset=Offset(-1),

@@ -68,7 +68,7 @@ def fetched(copy: RangeCopier, *batches: bytes, is_last: bool = False, aborted: 
     return FetchedBatches(
         range=copy.fetch_range,
         data=data,
-        batches=walked,
+        batch_count=len(walked),
         next_offset=Offset(walked[-1].last_offset + 1) if walked else copy.fetch_range.end_offset,
         high_watermark=Offset(1000),
         last_stable_offset=Offset(1000),

@@ -83,7 +83,7 @@ def _read_together(
 
 def _rows_of(piece: FetchedBatches, rows: PartitionRows) -> "Iterator[pyarrow.RecordBatch]":
     aborted = AbortedInAnswer(piece.aborted_transactions)
-    for each in piece.batches:
+    for each in piece.walk():
         batch = piece.data[each.position : each.position + each.size_bytes]
         if each.header is None or not aborted.excludes(each.header, batch):
             yield from rows.add(batch, each.header)

@@ -185,7 +185,7 @@ class PartitionWriter:
         headers = [
             batch.header
             for piece in self._client.fetch_range(topic, partition, end - 1, end, max_bytes=1)
-            for batch in piece.batches
+            for batch in piece.walk()
         ]
         return headers[-1] if headers else None
 
