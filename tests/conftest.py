@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.peers import jars
 from tests.peers.kafka_tools import ToolShell
 from tests.proof_recorder import ProofRecorder
 from tests.proofs import MARK
+
+# Other work on the machine must not fail a test.
+settings.register_profile("quorate", deadline=None)
+settings.load_profile("quorate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
