@@ -10,6 +10,7 @@ static PyMethodDef *const method_lists[] = {
     quorate_columns_methods,
     quorate_crc32c_methods,
     quorate_regions_methods,
+    quorate_restored_methods,
 };
 
 static int fill(PyObject *module) {

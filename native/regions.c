@@ -1,5 +1,5 @@
-/* What regions_core.c finds in a region, for Python: quorate/client/fetch/regions.py and quorate/backup/segments/stretches.py
- * have the twins. */
+/* What regions_core.c finds in a region, for Python: the twins are in quorate/client/fetch/regions.py and in
+ * quorate/backup/segments/stretches.py. */
 
 #include "native.h"
 
@@ -14,8 +14,8 @@
             PyEval_RestoreThread(state);                                                                               \
     } while (0)
 
-/* For "O&". Offsets come from batches, and the one behind the last of 64 bits has more: nothing stands at or behind either
- * of them, so the largest number does for all that are larger. */
+/* For "O&". Offsets come from batches, and the one behind the last of 64 bits has more: nothing stands at or behind
+ * either of them, so the largest number does for all that are larger. */
 static int bounded(PyObject *number, void *result) {
     int overflow;
     long long value = PyLong_AsLongLongAndOverflow(number, &overflow);

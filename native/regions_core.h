@@ -8,10 +8,7 @@
 
 #include <stdint.h>
 
-typedef struct {
-    const uint8_t *data;
-    int64_t size_bytes;
-} Region;
+#include "region.h"
 
 /* The batches of a region that belong to a range of offsets. */
 typedef struct {

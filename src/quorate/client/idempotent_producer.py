@@ -32,6 +32,7 @@ from quorate.kernel.ids import (
     TopicName,
     TopicPartition,
 )
+from quorate.kernel.native import native
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from quorate.protocol.messages.produce import (
@@ -352,16 +353,25 @@ class _Outflow:
             if batch is None:
                 self._source = None
                 return
-            header = read_header(batch.header)
-            if header.is_control or header.is_transactional:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
-                    f"cannot produce to partition {self.name}: control and transactional batches need a transaction",
-                )
-            patch_producer(batch, identity.producer_id, identity.producer_epoch, self._next_sequence)
+            last_offset_delta = self._stamp(batch, identity)
             self._unacknowledged.append(_Outgoing(batch, self._next_sequence))
             self._in_flight_bytes += batch.size_bytes
-            self._next_sequence = (self._next_sequence + header.last_offset_delta + 1) % _SEQUENCE_SPAN
+            self._next_sequence = (self._next_sequence + last_offset_delta + 1) % _SEQUENCE_SPAN
+
+    def _stamp(self, batch: DetachedBatch, identity: ProducerIdentity) -> int:
+        """Make the batch this producer's next one; the delta of its last offset."""
+        if native is not None:
+            delta = native.stamp(*batch, identity.producer_id, identity.producer_epoch, self._next_sequence)
+            if delta >= 0:
+                return delta
+        header = read_header(batch.header)
+        if header.is_control or header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"cannot produce to partition {self.name}: control and transactional batches need a transaction",
+            )
+        patch_producer(batch, identity.producer_id, identity.producer_epoch, self._next_sequence)
+        return header.last_offset_delta
 
     def acknowledge(self) -> int:
         """The head has arrived; its sequence."""

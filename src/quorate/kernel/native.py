@@ -22,7 +22,7 @@ from quorate.kernel.ports import Buffer
 
 SWITCH: Final = "QUORATE_NATIVE"
 #: As ``QUORATE_INTERFACE`` in native/native.h: raised with every change of a function.
-INTERFACE: Final = 3
+INTERFACE: Final = 4
 NAME: Final = "quorate._native"
 FILE: Final = "_native.abi3.so"
 
@@ -63,6 +63,19 @@ class NativeModule(Protocol):
         self, data: Buffer, position: int, rules: tuple[int, int, int, bool, int, bool], /
     ) -> tuple[int, int, int, int, int, int, int, int, bool]:
         """The twin is ``follow_summaries`` (``backup.segments.stretches``)."""
+        ...
+
+    def plain_batches(
+        self, data: Buffer, rules: tuple[int, int, int, int, int, int, int], /
+    ) -> list[tuple[bytearray, memoryview, int]] | None:
+        """The twins are ``restored_batches`` and ``as_produced`` (``backup.restore.batches``), which have to be asked
+        where this gives None."""
+        ...
+
+    def stamp(
+        self, header: bytearray, records: memoryview, producer_id: int, producer_epoch: int, base_sequence: int, /
+    ) -> int:
+        """The twin is ``patch_producer`` (``records.batch``), which has to be asked where this gives -1."""
         ...
 
 

@@ -40,8 +40,14 @@ def _regions() -> list[bytes]:
     return [*usual, *last, b"".join(usual[:3])]
 
 
+def _plain_regions() -> list[bytes]:
+    """As plain frames are."""
+    return [random_region(random.Random(seed), batch_count=8, rare=0.0) for seed in range(12)]
+
+
 SEEDS: Final[dict[str, Callable[[], Sequence[bytes]]]] = {
     "columns": _plain_batches,
     "crc32c": _bytes_of_many_sizes,
     "regions": _regions,
+    "restored": _plain_regions,
 }

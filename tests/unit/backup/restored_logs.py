@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from quorate.backup.manifests.manifest import SegmentEntry, segment_entry
 from quorate.backup.objects.storage import ObjectStorage, StoredObject
 from quorate.backup.restore.batches import RecordRules
-from quorate.backup.restore.outgoing import PartitionAssignment, SourceSegments, batches_from, outgoing_from
+from quorate.backup.restore.outgoing import PartitionAssignment, SourceSegments, outgoing_from
 from quorate.backup.restore.survey import PartitionSurvey, Surveyor, goes_whole
 from quorate.backup.segments.reader import SegmentReader
 from quorate.kernel.ids import NO_PRODUCER_ID, Offset, PartitionIndex, ProducerEpoch, ProducerId
@@ -117,8 +117,8 @@ def written(
 ) -> list[Record]:
     assignment = PartitionAssignment(topic=TOPIC, partition=target, sources=sources)
     found: list[Record] = []
-    for batch in batches_from(storage, assignment, position):
-        for each in iterate_records(batch.data):
+    for batch in outgoing_from(storage, assignment, position):
+        for each in iterate_records(b"".join(batch.data)):
             offset = Offset(position + len(found))
             found.append(Record(offset, each.timestamp, each.key, each.value, each.headers))
     return found

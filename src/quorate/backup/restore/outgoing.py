@@ -26,12 +26,14 @@ from quorate.backup.restore.batches import (
 )
 from quorate.backup.restore.survey import live_batches
 from quorate.backup.restore.transactions import ExcludedTransaction, Exclusions
-from quorate.backup.segments.reader import SegmentReader
+from quorate.backup.segments.reader import SegmentReader, StoredBatch, WholeFrame
 from quorate.kernel.ids import Offset, PartitionIndex, TopicName
+from quorate.kernel.native import native
 from quorate.records.batch import DetachedBatch, detach, patch_last_offset_delta, read_header
 from quorate.records.builder import build_batch
 
 _FIRST_OFFSET: Final = Offset(0)
+_MAX_INT64: Final = 2**63 - 1
 #: A leader takes a batch for a repetition if one of a producer's last five has its sequences, which begin anew after
 #: 2^31: so that many batches must be smaller than that together.
 MAX_SPAN: Final = 2**28
@@ -76,15 +78,15 @@ class OutgoingBatch(NamedTuple):
 def outgoing_from(storage: ObjectStorage, assignment: PartitionAssignment, offset: int) -> Iterator[OutgoingBatch]:
     """The batches that a producer sends from a target offset on."""
     if assignment.end_offset is None:
-        for batch in batches_from(storage, assignment, offset):
-            count = batch.record_count
-            yield OutgoingBatch(as_produced(batch), count, count)
+        yield from _numbered_batches(storage, assignment, offset)
     else:
         start = Offset(offset)
         yield from placed_batches(_batches_at(storage, assignment, start), start, assignment.end_offset)
 
 
-def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, position: int) -> Iterator[RestoredBatch]:
+def _numbered_batches(
+    storage: ObjectStorage, assignment: PartitionAssignment, position: int
+) -> Iterator[OutgoingBatch]:
     """The batches from a position on; segments that lie wholly before it are not read."""
     left_out = position
     for source in assignment.sources:
@@ -93,14 +95,20 @@ def batches_from(storage: ObjectStorage, assignment: PartitionAssignment, positi
             if left_out >= count:
                 left_out -= count
                 continue
-            for batch in _segment_batches(storage, entry, source, exclusions, assignment.partition):
-                if not left_out:
-                    yield batch
-                elif left_out >= batch.record_count:
-                    left_out -= batch.record_count
-                else:
-                    yield from without_first(batch, left_out, source.rules)
-                    left_out = 0
+            reader = SegmentReader(StoredObject(storage, entry.name, entry.size_bytes))
+            for frame in reader.whole_frames():
+                plain = None if left_out else plain_batches(frame, entry, source.rules, assignment.partition)
+                if plain is not None:
+                    yield from plain
+                    continue
+                for batch in _wanted(reader.batches_of(frame), entry, source, exclusions, assignment.partition):
+                    if not left_out:
+                        yield _numbered(batch)
+                    elif left_out >= batch.record_count:
+                        left_out -= batch.record_count
+                    else:
+                        yield from map(_numbered, without_first(batch, left_out, source.rules))
+                        left_out = 0
 
 
 def _batches_at(storage: ObjectStorage, assignment: PartitionAssignment, offset: Offset) -> Iterator[RestoredBatch]:
@@ -109,13 +117,36 @@ def _batches_at(storage: ObjectStorage, assignment: PartitionAssignment, offset:
         exclusions = Exclusions(source.excluded)
         for entry in source.segments:
             if entry.end_offset > offset:
-                yield from _segment_batches(
-                    storage, entry, source, exclusions, assignment.partition, from_offset=offset
+                reader = SegmentReader(StoredObject(storage, entry.name, entry.size_bytes))
+                yield from _wanted(
+                    reader.batches(), entry, source, exclusions, assignment.partition, from_offset=offset
                 )
 
 
-def _segment_batches(
-    storage: ObjectStorage,
+def _numbered(batch: RestoredBatch) -> OutgoingBatch:
+    count = batch.record_count
+    return OutgoingBatch(as_produced(batch), count, count)
+
+
+def plain_batches(
+    frame: WholeFrame, entry: SegmentEntry, rules: RecordRules, target: PartitionIndex
+) -> list[OutgoingBatch] | None:
+    """The batches of a frame, if all of them are plain and wanted and go back as they are; else None."""
+    if native is None or rules.keep_offsets or rules.partition_count is not None or rules.start_ms is not None:
+        return None
+    if target != rules.source_partition:
+        return None
+    head = frame.head
+    end_ms = _MAX_INT64 if rules.end_ms is None else min(rules.end_ms, _MAX_INT64)
+    wanted = (entry.start_offset, entry.live_end_offset, rules.max_batch_bytes, end_ms)
+    found = native.plain_batches(frame.payload, (head.batch_count, head.base_offset, head.last_offset, *wanted))
+    if found is None:
+        return None
+    return [OutgoingBatch(DetachedBatch(header, records), count, count) for header, records, count in found]
+
+
+def _wanted(
+    batches: Iterable[StoredBatch],
     entry: SegmentEntry,
     source: SourceSegments,
     exclusions: Exclusions,
@@ -123,9 +154,8 @@ def _segment_batches(
     *,
     from_offset: Offset = _FIRST_OFFSET,
 ) -> Iterator[RestoredBatch]:
-    reader = SegmentReader(StoredObject(storage, entry.name, entry.size_bytes))
     # Frames have a CRC over all of their batches, whose own were checked when they were copied.
-    for batch in live_batches(entry, reader.batches()):
+    for batch in live_batches(entry, batches):
         header = header_of(batch)
         if header is not None and (header.is_control or exclusions.covers(header)):
             continue

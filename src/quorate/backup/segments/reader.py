@@ -62,6 +62,14 @@ class StoredFrame(NamedTuple):
     batches: list[StoredBatch]
 
 
+class WholeFrame(NamedTuple):
+    """A frame that matches its CRC, and whose batches were not looked at."""
+
+    position: int
+    head: FrameHead
+    payload: Buffer
+
+
 class SegmentReader:
     def __init__(self, source: SegmentSource) -> None:
         self._source = source
@@ -91,14 +99,29 @@ class SegmentReader:
         self, position: int | None = None, *, check_crcs: bool = False, data: "SequentialBytes | None" = None
     ) -> Iterator[StoredFrame]:
         """Frames from ``position`` on, which must be a frame's, or from the first; ``data`` must stand there."""
+        for frame in self.whole_frames(position, data=data):
+            yield StoredFrame(frame.position, frame.head, self.batches_of(frame, check_crcs=check_crcs))
+
+    def whole_frames(
+        self, position: int | None = None, *, data: "SequentialBytes | None" = None
+    ) -> Iterator[WholeFrame]:
+        """The same, not taken apart."""
         position = self.frames_position if position is None else position
         data = data or SequentialBytes(self._source, position, ends=[each.position for each in self.footer.index])
         while position < self.footer_position:
-            frame = self._read_frame(data, position, check_crcs)
+            frame = self._read_frame(data, position)
             yield frame
             position += FRAME_HEAD_SIZE_BYTES + frame.head.stored_size_bytes
 
-    def _read_frame(self, data: "SequentialBytes", position: int, check_crcs: bool) -> StoredFrame:
+    def batches_of(self, frame: WholeFrame, *, check_crcs: bool = False) -> list[StoredBatch]:
+        try:
+            batches = _split(frame.payload, frame.head.batch_count, check_crcs)
+            _check_batches(frame.head, batches)
+        except (LayoutFault, CorruptBatch, UnsupportedMagic) as error:
+            raise self._damaged(frame.position, error) from None
+        return batches
+
+    def _read_frame(self, data: "SequentialBytes", position: int) -> WholeFrame:
         try:
             head = read_frame_head(data.take(FRAME_HEAD_SIZE_BYTES))
             if head.stored_size_bytes > self.footer_position - position - FRAME_HEAD_SIZE_BYTES:
@@ -106,11 +129,12 @@ class SegmentReader:
             stored = data.take(head.stored_size_bytes)
             check_frame(head, stored)
             payload = decode_frame(head.codec, stored, head.payload_size_bytes)
-            batches = _split(payload, head.batch_count, check_crcs)
-            _check_batches(head, batches)
-        except (LayoutFault, FrameNotDecodable, CorruptBatch, UnsupportedMagic) as error:
-            raise DamagedSegment(self._source.name, f"frame at byte {position}", str(error)) from None
-        return StoredFrame(position, head, batches)
+        except (LayoutFault, FrameNotDecodable) as error:
+            raise self._damaged(position, error) from None
+        return WholeFrame(position, head, payload)
+
+    def _damaged(self, position: int, error: Exception) -> DamagedSegment:
+        return DamagedSegment(self._source.name, f"frame at byte {position}", str(error))
 
     def _position_of(self, from_offset: Offset | None, from_timestamp: int | None) -> int:
         """The last indexed frame before which nothing is wanted."""
