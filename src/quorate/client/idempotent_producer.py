@@ -213,7 +213,7 @@ class IdempotentProducer:
         request = _request(group, self._cluster.config.request_timeout_ms)
         pending = connection.send(request, ProduceResponse, version)
         for each in group:
-            each.outgoing.is_sent = True
+            each.outflow.sent_count += 1
         self._flights.append(_Flight(connection, pending, node_id, group))
 
     # In.
@@ -303,7 +303,7 @@ class IdempotentProducer:
 class _Outgoing(msgspec.Struct):
     batch: DetachedBatch
     base_sequence: int
-    is_sent: bool = False
+    size_bytes: int
 
 
 class _Outflow:
@@ -326,8 +326,10 @@ class _Outflow:
         self._source: Iterator[DetachedBatch] | None = source
         self._next_sequence = next_sequence
         self._connection: Connection | None = None
-        #: The head is the next to be acknowledged. Those that were sent come first.
+        #: The head is the next to be acknowledged.
         self._unacknowledged: deque[_Outgoing] = deque()
+        #: So many of them, from the head on, are on their way.
+        self.sent_count = 0
         self._in_flight_bytes = 0
 
     @property
@@ -336,14 +338,14 @@ class _Outflow:
 
     @property
     def has_unsent(self) -> bool:
-        return bool(self._unacknowledged) and not self._unacknowledged[-1].is_sent
+        return self.sent_count < len(self._unacknowledged)
 
     @property
     def first_unacknowledged_sequence(self) -> int:
         return self._unacknowledged[0].base_sequence if self._unacknowledged else self._next_sequence
 
     def next_unsent(self) -> _Outgoing | None:
-        return next((outgoing for outgoing in self._unacknowledged if not outgoing.is_sent), None)
+        return self._unacknowledged[self.sent_count] if self.has_unsent else None
 
     def fill(self, identity: ProducerIdentity) -> None:
         while self._source is not None and len(self._unacknowledged) < MAX_IN_FLIGHT:
@@ -354,8 +356,9 @@ class _Outflow:
                 self._source = None
                 return
             last_offset_delta = self._stamp(batch, identity)
-            self._unacknowledged.append(_Outgoing(batch, self._next_sequence))
-            self._in_flight_bytes += batch.size_bytes
+            size_bytes = batch.size_bytes
+            self._unacknowledged.append(_Outgoing(batch, self._next_sequence, size_bytes))
+            self._in_flight_bytes += size_bytes
             self._next_sequence = (self._next_sequence + last_offset_delta + 1) % _SEQUENCE_SPAN
 
     def _stamp(self, batch: DetachedBatch, identity: ProducerIdentity) -> int:
@@ -376,7 +379,8 @@ class _Outflow:
     def acknowledge(self) -> int:
         """The head has arrived; its sequence."""
         head = self._unacknowledged.popleft()
-        self._in_flight_bytes -= head.batch.size_bytes
+        self.sent_count -= 1
+        self._in_flight_bytes -= head.size_bytes
         return head.base_sequence
 
     def go_by(self, connection: Connection) -> None:
@@ -388,8 +392,7 @@ class _Outflow:
         """Forget what is in flight: all of it will be sent again, in order and with the same sequences."""
         self.generation += 1
         self._connection = None
-        for outgoing in self._unacknowledged:
-            outgoing.is_sent = False
+        self.sent_count = 0
 
 
 class _Sent(msgspec.Struct):
@@ -431,7 +434,7 @@ def _next_group(outflows: list[_Outflow]) -> list[_Sent]:
         outgoing = outflow.next_unsent()
         if outgoing is None:
             continue
-        size_bytes += outgoing.batch.size_bytes
+        size_bytes += outgoing.size_bytes
         if group and size_bytes > _REQUEST_BYTES:
             break
         group.append(_Sent(outflow, outgoing, outflow.generation))
