@@ -83,4 +83,4 @@ codegen: setup jvm ## generate src/quorate/protocol/messages from Kafka's defini
 	$(BIN)/python -m codegen
 
 clean: ## remove what the other targets made
-	rm -rf .venv .peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .peers dist src/quorate/_native*.so .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

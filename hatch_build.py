@@ -63,6 +63,8 @@ def compile_module(sources: Path, target: Path, version: str, environment: Mappi
     """Written beside and renamed: a process that runs keeps the one that it has loaded."""
     if environment.get(SWITCH) == "0":
         raise CannotCompile(f"{SWITCH}=0")
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.platform == "win32":
+        raise CannotCompile("only CPython with its lock (GIL), not on Windows, has the ABI that it needs")
     draft = target.with_suffix(f".{os.getpid()}.draft")
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").is_file():

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -51,6 +52,25 @@ def test_reason_is_told_and_nothing_is_left(environment: dict[str, str], reason:
     with pytest.raises(CannotCompile, match=re.compile(reason, re.DOTALL)):
         compile_module(SOURCES, tmp_path / MODULE, "1.2.3", environment)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [(sys.implementation, "name", "pypy"), (sys, "platform", "win32")],
+    ids=["PyPy", "Windows"],
+)
+def test_systems_without_the_abi_are_told(
+    where: object, name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, value)
+    with pytest.raises(CannotCompile, match="only CPython"):
+        compile_module(SOURCES, tmp_path / MODULE, "1.2.3", PATH)
+
+
+def test_python_without_its_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: 1)
+    with pytest.raises(CannotCompile, match="GIL"):
+        compile_module(SOURCES, tmp_path / MODULE, "1.2.3", PATH)
 
 
 def test_python_without_headers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
