@@ -11,6 +11,8 @@ static PyMethodDef *const method_lists[] = {
     quorate_crc32c_methods,
     quorate_regions_methods,
     quorate_restored_methods,
+    quorate_produced_methods,
+    quorate_answers_methods,
 };
 
 static int fill(PyObject *module) {

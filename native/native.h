@@ -20,7 +20,7 @@
 
 /* Raised by whoever adds, removes or changes a function, here and in quorate/kernel/native.py: a module that was built for
  * another package is not used. */
-#define QUORATE_INTERFACE 4
+#define QUORATE_INTERFACE 5
 
 /* Giving up the interpreter costs little, but taking it back can mean to wait for the slice of another thread: for less
  * than some ten microseconds of work that is a bad bargain. */
@@ -31,5 +31,7 @@ extern PyMethodDef quorate_columns_methods[];
 extern PyMethodDef quorate_crc32c_methods[];
 extern PyMethodDef quorate_regions_methods[];
 extern PyMethodDef quorate_restored_methods[];
+extern PyMethodDef quorate_produced_methods[];
+extern PyMethodDef quorate_answers_methods[];
 
 #endif

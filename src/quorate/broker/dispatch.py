@@ -46,6 +46,8 @@ from quorate.protocol.frames import (
     encode_response,
     encode_unsupported_api_versions,
 )
+from quorate.protocol.hot_answers import encode_hot_response
+from quorate.protocol.hot_requests import read_hot_request
 from quorate.protocol.schema import Request, Response
 from quorate.transport.connection import CloseConnection, ServerConnection
 from quorate.transport.outbox import Reply
@@ -113,6 +115,16 @@ class Dispatcher:
     def __call__(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
         if self._times.is_counted and self._times.running is None:
             return self._serve_counted(frame)
+        hot = read_hot_request(frame)
+        if hot is None:
+            return self._serve_any(frame)
+        header, request = hot
+        api = self._apis[header.api_key]
+        if not api.min_version <= header.api_version <= api.max_version:
+            return self._refuse_version(header)
+        return self._handle(api, header, request, len(frame))
+
+    def _serve_any(self, frame: memoryview) -> "Reply | asyncio.Future[Reply | None] | None":
         try:
             header = decode_request_header(frame)
             api = self._apis.get(header.api_key)
@@ -174,7 +186,7 @@ class Dispatcher:
                 if time is not None and (time.taken_s >= time.due_at_s or not api.is_hot):
                     result = self._held_back(header, result, time)
                 try:
-                    return encode_response(header.correlation_id, result, header.api_version)
+                    return encode_hot_response(header.correlation_id, result, header.api_version)
                 except ProtocolError as error:
                     return self._unencodable(header, result, error)
         except CloseConnection:
@@ -254,7 +266,7 @@ class Dispatcher:
             try:
                 if is_large(response, levels=HOT_LEVELS if api.is_hot else ALL_LEVELS):
                     return await self._large_requests.encode(header, response)
-                return encode_response(header.correlation_id, response, header.api_version)
+                return encode_hot_response(header.correlation_id, response, header.api_version)
             except ProtocolError as error:
                 return self._unencodable(header, response, error)
         except CloseConnection:

@@ -22,7 +22,7 @@ from quorate.kernel.ports import Buffer
 
 SWITCH: Final = "QUORATE_NATIVE"
 #: As ``QUORATE_INTERFACE`` in native/native.h: raised with every change of a function.
-INTERFACE: Final = 4
+INTERFACE: Final = 5
 NAME: Final = "quorate._native"
 FILE: Final = "_native.abi3.so"
 
@@ -76,6 +76,24 @@ class NativeModule(Protocol):
         self, header: bytearray, records: memoryview, producer_id: int, producer_epoch: int, base_sequence: int, /
     ) -> int:
         """The twin is ``patch_producer`` (``records.batch``), which has to be asked where this gives -1."""
+        ...
+
+    def read_request(self, frame: Buffer, /) -> tuple[Any, ...] | None:
+        """The fields of a Produce or Fetch request; None for the twins, the decoders of ``protocol``."""
+        ...
+
+    def read_produced_header(
+        self, batch: Buffer, produce_version: int, may_have_holes: bool, /
+    ) -> tuple[int, ...] | None:
+        """The fields of a sound batch's header; None for the twin, ``records.validation.validate_produced``."""
+        ...
+
+    def encode_produced(self, *fields: int | str | bytes) -> bytes | None:
+        """A whole answer of the fields in ``protocol.hot_answers``; None for the twin, ``frames.encode_response``."""
+        ...
+
+    def encode_fetched(self, *fields: int | str | bytes) -> bytes | None:
+        """An answer up to its records; None for the twin, as above."""
         ...
 
 

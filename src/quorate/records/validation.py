@@ -13,6 +13,7 @@ import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_ID
+from quorate.kernel.native import native
 from quorate.kernel.ports import Buffer
 from quorate.records.batch import (
     COMPRESSION_MASK,
@@ -22,6 +23,7 @@ from quorate.records.batch import (
     BatchHeader,
     Compression,
     check_crc,
+    header_of,
     read_batches,
     read_header,
     with_payload,
@@ -41,12 +43,24 @@ _MIN_LIMIT_BYTES = 1024 * 1024
 _MAX_LIMIT_BYTES = 256 * 1024 * 1024
 
 
+_read_header = None if native is None else native.read_produced_header
+
+
 def validate_produced(buffer: Buffer, *, produce_version: int, may_have_holes: bool = False) -> BatchHeader:
     """Check the records of one partition in a Produce request of version 3 or later.
 
     Only a batch that keeps its offsets may have holes between them.
     Returns the header of the batch; since Produce 3 there is exactly one.
     """
+    if _read_header is not None:
+        fields = _read_header(buffer, produce_version, may_have_holes)
+        if fields is not None:
+            return header_of(fields)
+    return validate_produced_in_python(buffer, produce_version, may_have_holes=may_have_holes)
+
+
+def validate_produced_in_python(buffer: Buffer, produce_version: int, *, may_have_holes: bool) -> BatchHeader:
+    """The same without native code, and what is wrong with the batch."""
     try:
         batches = read_batches(buffer)
     except UnsupportedMagic as error:

@@ -3,8 +3,13 @@
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
+from uuid import UUID
 
 from quorate.kernel.ids import Offset
+from quorate.protocol.frames import encode_request
+from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from quorate.protocol.schema import Request
 from quorate.records.batch import TimestampType
 from quorate.records.builder import build_batch
 from quorate.records.record import NO_TIMESTAMP, Record
@@ -45,9 +50,35 @@ def _plain_regions() -> list[bytes]:
     return [random_region(random.Random(seed), batch_count=8, rare=0.0) for seed in range(12)]
 
 
+def _requests() -> list[bytes]:
+    """Of the shape that native code reads, in versions that differ; and what they carry."""
+    batch = build_batch([Record(Offset(0), 1, b"key", b"value")])
+    data = (PartitionProduceData(index=1, records=batch),)
+    named, by_id = {"name": "topic"}, {"topic_id": UUID(int=7)}
+    requests: list[tuple[Request, int]] = []
+    for version in (3, 8, 9, 12, 13):
+        topic = TopicProduceData(partition_data=data, **(named if version < 13 else by_id))
+        requests.append((ProduceRequest(transactional_id="id", acks=-1, topic_data=(topic,)), version))
+    partitions = (FetchPartition(partition=1, fetch_offset=5, partition_max_bytes=100),)
+    for version in (4, 7, 11, 12, 17):
+        by_name = FetchTopic(topic="topic", partitions=partitions)
+        fetched = by_name if version < 13 else FetchTopic(topic_id=UUID(int=7), partitions=partitions)
+        requests += [(FetchRequest(topics=(fetched,)), version), (FetchRequest(max_wait_ms=5), version)]
+    frames = [b"".join(encode_request(1, "client", request, version))[4:] for request, version in requests]
+    return [*frames, batch]
+
+
+def _answers() -> list[bytes]:
+    """What is in them: numbers, and a name behind them."""
+    source = random.Random(2)
+    return [source.randbytes(46 + size) for size in (0, 1, 5, 16, 126, 127, 249, 250)]
+
+
 SEEDS: Final[dict[str, Callable[[], Sequence[bytes]]]] = {
+    "answers": _answers,
     "columns": _plain_batches,
     "crc32c": _bytes_of_many_sizes,
     "regions": _regions,
     "restored": _plain_regions,
+    "produced": _requests,
 }
