@@ -47,8 +47,9 @@ class PooledFile:
         self.has_lost_its_name = False
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        self.is_dirty = True
-        self._open().append(buffers)
+        self.is_dirty = self.was_used = True
+        opened = self.opened
+        (self._disk.open_again(self) if opened is None else opened).append(buffers)
 
     def read(self, position: int, length: int) -> bytes:
         return self._open().read(position, length)

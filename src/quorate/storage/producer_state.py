@@ -9,7 +9,8 @@ recover, where older brokers said PRODUCER_FENCED. A new leader may ask for more
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch, ProducerId
@@ -29,7 +30,7 @@ def comes_after(sequence: int, earlier: int) -> bool:
     return 0 < (sequence - earlier) % (_MAX_SEQUENCE + 1) <= _MAX_SEQUENCE // 2
 
 
-class SequencedBatch(NamedTuple):
+class SequencedBatch(msgspec.Struct, frozen=True, gc=False):
     base_sequence: int
     last_sequence: int
     base_offset: Offset

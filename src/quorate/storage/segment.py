@@ -7,7 +7,8 @@ and released when the segment is removed; a reader that still holds the file kee
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+
+import msgspec
 
 from quorate.kernel.ids import LeaderEpoch, Offset
 from quorate.kernel.ports import Disk, DiskFile
@@ -26,7 +27,7 @@ _MAX_NEXT_READS = 64
 INDEXES_CHANGED = -1
 
 
-class LoggedBatch(NamedTuple):
+class LoggedBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch as the segment needs to know it, with the offsets that it has in the log."""
 
     base_offset: Offset
@@ -46,7 +47,7 @@ class LoggedBatch(NamedTuple):
         )
 
 
-class MaxTimestamp(NamedTuple):
+class MaxTimestamp(msgspec.Struct, frozen=True, gc=False):
     timestamp_ms: int
     last_offset: Offset  # Of the first batch that carries it.
 

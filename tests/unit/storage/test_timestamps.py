@@ -9,6 +9,7 @@ from quorate.records.batch import Compression
 from quorate.storage.config import LogConfig
 from quorate.storage.file_names import parent_of
 from quorate.storage.log import PartitionLog
+from quorate.storage.segment import MaxTimestamp
 from tests.log_times import offset_for_timestamp, offset_of_max_timestamp
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.batches import DIRECTORY, NOW_MS, append, batch_of, open_log
@@ -85,7 +86,7 @@ def test_few_batches_stand_before_the_first_that_reaches_a_time(times: list[int]
     (segment,) = log.stored_segments
     left = times[: log.log_end_offset]
 
-    assert segment.max_timestamp() == (NOW_MS + max(left), left.index(max(left)))
+    assert segment.max_timestamp() == MaxTimestamp(NOW_MS + max(left), Offset(left.index(max(left))))
     position = segment.position_for_time(NOW_MS + wanted)
     reaching = next((offset for offset, time in enumerate(left) if time >= wanted), len(left))
     assert reaching * size - 7 * size <= position <= reaching * size
