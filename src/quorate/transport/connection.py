@@ -263,9 +263,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _serve_frames(self) -> None:
         self._in_read_event = True
         has_served = False
+        incoming = self._incoming
         try:
-            while not self._has_to_wait():
-                frame = self._incoming.next_frame()
+            # What has come has mostly been served with its last frame: nothing else needs to be asked then.
+            while not (incoming.is_empty or self._has_to_wait()):
+                frame = incoming.next_frame()
                 if frame is None:
                     break
                 has_served = True
@@ -277,12 +279,18 @@ class ServerConnection(asyncio.BufferedProtocol):
         finally:
             self._in_read_event = False
         if self._ending:
-            self._incoming.close()
+            incoming.close()
         else:
-            self._incoming.settle()
+            incoming.settle()
+        is_empty = incoming.is_empty
+        if is_empty:
+            self._begun_at = None
+        else:
             self._note_begun(has_served=has_served)
         self._flush()
-        self._update_reading()
+        # Where nothing is left unread and reading goes on there is nothing to change, as nearly always.
+        if self._reading_paused or self._ending or not is_empty:
+            self._update_reading()
 
     def _note_begun(self, *, has_served: bool) -> None:
         if not self._incoming.missing_bytes:
@@ -331,8 +339,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         if self._ready:
             ready, self._ready = self._ready, []
-            self._outbox.send(ready)
-            if self._outbox.is_blocked:
+            if not self._outbox.send(ready):
                 self._observer.has_to_look()
         if self._ending and self.is_quiet and not self._transport.is_closing():
             self._transport.close()

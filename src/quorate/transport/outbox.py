@@ -139,13 +139,15 @@ class Outbox:
         in_memory = (len(part) for part in self._parts if not isinstance(part, FileRegion))
         return self._transport.get_write_buffer_size() + sum(in_memory)
 
-    def send(self, parts: Sequence[ReplyPart]) -> None:
+    def send(self, parts: Sequence[ReplyPart]) -> bool:
+        """False where the peer takes less than that."""
         if not self.is_blocked and len(parts) <= _MAX_BUFFERS and FileRegion not in map(type, parts):
             self._send_buffers(cast(Sequence[Buffer], parts))  # Small answers: there is nothing to sort out.
-            return
+            return not self._paused
         self._parts.extend(parts)
         if not self._paused:
             self._pump()
+        return not self.is_blocked
 
     def close(self) -> None:
         self._parts.clear()

@@ -80,7 +80,7 @@ class ReceiveBuffer:
         memory = self._memory
         if memory.occupant is not None and memory.occupant is not self:
             memory.occupant.leave_shared()
-        is_short = memory.is_short
+        is_short = memory.limit_bytes >= 0 and memory.is_short
         pending = self._end - self._start
         if not pending:
             self._start = self._end = 0
