@@ -12,7 +12,6 @@ connection is also written behind it.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from quorate.broker.api import Api, HandlerResult
@@ -158,23 +157,18 @@ def _response(
     answers: list[PartitionProduceResponse],
     throttle_time_ms: int,
 ) -> ProduceResponse:
-    remaining = iter(answers)
     leaders = leaders_named_in(answers)
     where: Sequence[NodeEndpoint] = ()
     if leaders:
         where = endpoints(services.metadata.image, leaders, NodeEndpoint, context.listener)
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=list(islice(remaining, len(topic.partition_data))),
-            )
-            for topic in request.topic_data
-        ],
-        throttle_time_ms=throttle_time_ms,
-        node_endpoints=where,
-    )
+    responses = []
+    position = 0
+    for topic in request.topic_data:
+        begin, position = position, position + len(topic.partition_data)
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers[begin:position])
+        )
+    return ProduceResponse(responses=responses, throttle_time_ms=throttle_time_ms, node_endpoints=where)
 
 
 PRODUCE = Api(request=ProduceRequest, min_version=0, max_version=13, handle=produce, is_hot=True)

@@ -38,4 +38,6 @@ def refused(
 
 
 def leaders_named_in(answers: Sequence[PartitionProduceResponse]) -> list[int]:
+    if len(answers) == 1 and answers[0].current_leader is NO_HINT:
+        return []  # As nearly always.
     return [answer.current_leader.leader_id for answer in answers if answer.current_leader is not NO_HINT]

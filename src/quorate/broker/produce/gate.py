@@ -99,8 +99,10 @@ class ProduceGate:
         self._transaction = transaction
         self._acks_all = request.acks == -1
         self._refusal = _refusal(api_version, request)
-        self._left = [(topic, data) for topic in request.topic_data for data in topic.partition_data]
-        self._left.reverse()
+        self._left: list[tuple[TopicProduceData, PartitionProduceData]] = []
+        for topic in reversed(request.topic_data):
+            for data in reversed(topic.partition_data):
+                self._left.append((topic, data))
         #: What a worker has made of the batch that is next, or found wrong with it.
         self._opened: memoryview | KafkaError | None = None
         self._room_for_records = SMALL_RECORDS
