@@ -49,11 +49,11 @@ class ClientQuotas:
 
     def throttle_produce(self, context: RequestContext) -> int:
         """Count a produce request and hold its connection back if need be; returns for how many milliseconds."""
-        return self._throttle(self._produced, context, context.size_bytes) if self._produced.limits else 0
+        return self._throttle(self._produced, context, context.size_bytes) if self._limits_produced else 0
 
     def throttle_fetch(self, context: RequestContext, size_bytes: int) -> int:
         """The same for the records that a fetch is answered with."""
-        return self._throttle(self._fetched, context, size_bytes) if self._fetched.limits else 0
+        return self._throttle(self._fetched, context, size_bytes) if self._limits_fetched else 0
 
     def throttle_request(self, user: str, client_id: str | None, taken_s: float) -> int:
         """Count what requests took of this node; returns for how many milliseconds their client is to be held back."""
@@ -61,7 +61,7 @@ class ClientQuotas:
 
     def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
         """What a fetch may ask for at most: no more than the window of its client's quota."""
-        if not self._fetched.limits:
+        if not self._limits_fetched:
             return max_bytes
         window_bytes = self._fetched.window_amount(context.principal.name, context.client_id or "")
         return max_bytes if window_bytes is None else min(max_bytes, window_bytes)
@@ -100,6 +100,7 @@ class ClientQuotas:
         self._produced.replace(QuotaTable(self._known, PRODUCER_BYTE_RATE))
         self._fetched.replace(QuotaTable(self._known, CONSUMER_BYTE_RATE))
         self._requests.replace(QuotaTable(self._known, REQUEST_PERCENTAGE))
+        self._limits_produced, self._limits_fetched = bool(self._produced.limits), bool(self._fetched.limits)
         self.request_times.is_counted = bool(self._requests.limits)
         self._limits_mutations = bool(QuotaTable(self._known, CONTROLLER_MUTATION_RATE))
 

@@ -4,8 +4,8 @@ All others are for ``frames.encode_response``, which is the twin: it writes thes
 is wrong with an answer.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from quorate.kernel.native import native
 from quorate.kernel.ports import Buffer, FileRegion
@@ -26,17 +26,9 @@ _FETCHED: Final = PartitionData()
 
 def encode_hot_response(correlation_id: int, response: Response, version: int) -> Sequence[Buffer | FileRegion]:
     """A whole response frame, size included, as buffers for one vectored write."""
-    written = write_natively(correlation_id, response, version)
-    return encode_response(correlation_id, response, version) if written is None else written
-
-
-def write_natively(correlation_id: int, response: Response, version: int) -> Sequence[Buffer | FileRegion] | None:
-    """The same; None where the answer is for the twin."""
-    if type(response) is ProduceResponse:
-        return _encode_produced(correlation_id, response, version)
-    if type(response) is FetchResponse:
-        return _encode_fetched(correlation_id, response, version)
-    return None
+    encode = HOT_ENCODERS.get(type(response))
+    encoded = None if encode is None else encode(correlation_id, response, version)
+    return encode_response(correlation_id, response, version) if encoded is None else encoded
 
 
 def _encode_produced(correlation_id: int, response: ProduceResponse, version: int) -> Sequence[Buffer] | None:
@@ -104,3 +96,10 @@ def _is_plain(data: PartitionData) -> bool:
         and data.current_leader is _FETCHED.current_leader
         and data.snapshot_id is _FETCHED.snapshot_id
     )
+
+
+#: None of them gives an answer that is for the twin.
+HOT_ENCODERS: Final[dict[type[Response], Callable[[int, Any, int], Sequence[Buffer | FileRegion] | None]]] = {
+    ProduceResponse: _encode_produced,
+    FetchResponse: _encode_fetched,
+}

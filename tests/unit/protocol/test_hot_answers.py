@@ -12,7 +12,7 @@ from quorate.kernel.native import choice
 from quorate.kernel.ports import Buffer, FileRegion
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import encode_response
-from quorate.protocol.hot_answers import encode_hot_response, write_natively
+from quorate.protocol.hot_answers import HOT_ENCODERS, encode_hot_response
 from quorate.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -54,7 +54,7 @@ def joined(buffers: Any) -> bytes:
 
 def agree(response: Response, version: int) -> bool:
     """Whether native code has written it, and then as the twin does."""
-    written = write_natively(-5, response, version)
+    written = HOT_ENCODERS[type(response)](-5, response, version)
     if written is None:
         return False
     assert joined(written) == joined(encode_response(-5, response, version))

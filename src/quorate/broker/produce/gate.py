@@ -68,6 +68,7 @@ from quorate.replication.partition_settings import PartitionSettings
 from quorate.storage.appending import AppendInfo
 
 _BATCHES_FROM = 3
+_ACKS = (-1, 0, 1)
 _TOPIC_IDS_FROM = 13
 _SEQUENCE_SPAN = 2**31
 
@@ -98,7 +99,7 @@ class ProduceGate:
         self._api_version = api_version
         self._transaction = transaction
         self._acks_all = request.acks == -1
-        self._refusal = _refusal(api_version, request)
+        self._refusal = None if api_version >= _BATCHES_FROM and request.acks in _ACKS else _refusal(api_version)
         self._left: list[tuple[TopicProduceData, PartitionProduceData]] = []
         for topic in reversed(request.topic_data):
             for data in reversed(topic.partition_data):
@@ -202,13 +203,10 @@ class ProduceGate:
         self.answers.append(refused(self._services, self._api_version, topic, data.index, error))
 
 
-def _refusal(api_version: int, request: ProduceRequest) -> KafkaError | None:
+def _refusal(api_version: int) -> KafkaError:
     """What is wrong with the request as a whole, and so the answer to each of its partitions."""
-    if api_version < _BATCHES_FROM:
-        return KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    return None
+    is_old = api_version < _BATCHES_FROM
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION if is_old else ErrorCode.INVALID_REQUIRED_ACKS)
 
 
 def find_leading(services: Services, api_version: int, topic: TopicProduceData, index: int) -> Leading:

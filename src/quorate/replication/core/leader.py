@@ -90,7 +90,9 @@ class LeaderReplica:
 
     def append_alone(self, log_end_offset: Offset, high_watermark: Offset) -> Offset:
         """What ``LeaderAppended`` comes to where there is no other replica: returns the high watermark."""
-        self._log_end_offset = self._not_back(self._log_end_offset, log_end_offset)
+        if log_end_offset < self._log_end_offset:
+            self._not_back(self._log_end_offset, log_end_offset)
+        self._log_end_offset = log_end_offset
         return high_watermark if self._config.requires_sync else log_end_offset
 
     def check_writable(self, *, acks_all: bool) -> ErrorCode | None:
