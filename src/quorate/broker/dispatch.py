@@ -185,15 +185,50 @@ class Dispatcher:
             if isinstance(result, Response) and (api.is_hot or not is_large(result)):
                 if time is not None and (time.taken_s >= time.due_at_s or not api.is_hot):
                     result = self._held_back(header, result, time)
-                try:
-                    return encode_hot_response(header.correlation_id, result, header.api_version)
-                except ProtocolError as error:
-                    return self._unencodable(header, result, error)
+                return self._encoded(header, result)
         except CloseConnection:
             raise
         except Exception as error:
             raise self._failed(header, error) from error
+        if type(result) is asyncio.Future and api.is_hot and self._times.running is None:
+            return self._when_done(header, result)
         return self._later(api, self._finish(api, header, result))
+
+    def _when_done(
+        self, header: RequestHeader, answer: "asyncio.Future[Response | None]"
+    ) -> "asyncio.Future[Reply | None]":
+        """As ``_finish``, of a small answer and without a task: many requests wait for others to have their records.
+
+        A request whose connection is gone lets go of what it waits for, which would keep the connection.
+        """
+        reply: asyncio.Future[Reply | None] = self.loop.create_future()
+        reply.add_done_callback(partial(_let_go, answer))
+        answer.add_done_callback(partial(self._reply_to, header, reply))
+        return reply
+
+    def _reply_to(
+        self,
+        header: RequestHeader,
+        reply: "asyncio.Future[Reply | None]",
+        answer: "asyncio.Future[Response | None]",
+    ) -> None:
+        if reply.done():
+            return
+        try:
+            response = answer.result()
+            reply.set_result(None if response is None else self._encoded(header, response))
+        except asyncio.CancelledError:
+            reply.cancel()
+        except CloseConnection as error:
+            reply.set_exception(error)
+        except Exception as error:
+            reply.set_exception(self._failed(header, error))
+
+    def _encoded(self, header: RequestHeader, response: Response) -> Reply:
+        try:
+            return encode_hot_response(header.correlation_id, response, header.api_version)
+        except ProtocolError as error:
+            return self._unencodable(header, response, error)
 
     def _hold_back(self, header: RequestHeader, time: RequestTime) -> int:
         """Count what was taken, and read nothing more where that is too much; returns for how many milliseconds."""
@@ -263,10 +298,10 @@ class Dispatcher:
                 return None
             if time is not None and (time.taken_s >= time.due_at_s or not api.is_hot):
                 response = self._held_back(header, response, time)
+            if not is_large(response, levels=HOT_LEVELS if api.is_hot else ALL_LEVELS):
+                return self._encoded(header, response)
             try:
-                if is_large(response, levels=HOT_LEVELS if api.is_hot else ALL_LEVELS):
-                    return await self._large_requests.encode(header, response)
-                return encode_hot_response(header.correlation_id, response, header.api_version)
+                return await self._large_requests.encode(header, response)
             except ProtocolError as error:
                 return self._unencodable(header, response, error)
         except CloseConnection:
@@ -320,6 +355,11 @@ class Dispatcher:
             exc_info=error if self._shared.is_news(_kind_of_failure(header, error)) else None,
         )
         return CloseConnection("an internal error")
+
+
+def _let_go(answer: "asyncio.Future[Response | None]", reply: "asyncio.Future[Reply | None]") -> None:
+    if reply.cancelled():
+        answer.cancel()
 
 
 def _kind_of_failure(header: RequestHeader, error: Exception) -> tuple[object, ...]:

@@ -10,9 +10,9 @@ connection is also written behind it.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from quorate.broker.api import Api, HandlerResult
 from quorate.broker.leader_hints import endpoints
@@ -23,6 +23,7 @@ from quorate.broker.produce.sequence_gaps import not_confirmed
 from quorate.broker.produce.transaction import TransactionOfRequest, with_own_records
 from quorate.broker.request_context import RequestContext
 from quorate.broker.services import Services
+from quorate.kernel.errors import KafkaError
 from quorate.kernel.tasks import awaited_task
 from quorate.protocol.messages.produce import (
     NodeEndpoint,
@@ -33,8 +34,13 @@ from quorate.protocol.messages.produce import (
 )
 from quorate.transport.connection import CloseConnection
 
+T = TypeVar("T")
+
+#: The partitions of a request that is answered without a task of its own.
+_FEW_PARTITIONS = 100
+
 #: At once, later, or none at all where none is wanted.
-_Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None
+_Answer = ProduceResponse | Coroutine[Any, Any, ProduceResponse] | asyncio.Future[ProduceResponse] | None
 
 
 def produce(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
@@ -45,7 +51,7 @@ def produce(services: Services, context: RequestContext, request: ProduceRequest
 
 def _serve(
     services: Services, context: RequestContext, request: ProduceRequest, transaction: TransactionOfRequest | None
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> HandlerResult:
     gate = ProduceGate(services, context.api_version, request, transaction)
     if gate.proceed() is None:
         return _answer(services, context, request, gate)
@@ -63,7 +69,7 @@ async def _answer_after(
 ) -> ProduceResponse | None:
     await asyncio.shield(written)
     answer = _answer(services, context, request, gate)
-    return await answer if isinstance(answer, Coroutine) else answer
+    return answer if answer is None or isinstance(answer, ProduceResponse) else await answer
 
 
 def _answer(services: Services, context: RequestContext, request: ProduceRequest, gate: ProduceGate) -> _Answer:
@@ -73,18 +79,26 @@ def _answer(services: Services, context: RequestContext, request: ProduceRequest
         if any(answer.error_code for answer in gate.answers):
             raise CloseConnection("what a producer without acks has sent was refused")
         return None
+    if not gate.uncommitted and not gate.gaps:
+        return _response(services, context, request, gate.answers, throttle_time_ms)
+    respond = partial(_respond, services, context, request, gate.answers, throttle_time_ms=throttle_time_ms)
+    if not gate.gaps and len(gate.answers) <= _FEW_PARTITIONS:
+        pending = _pending(services, request, gate.uncommitted, respond)
+        return respond({}) if pending is None else pending.future
     # Made here, not when the coroutine first runs: the client's time counts from now.
-    pending = _pending(services, request, gate.uncommitted) if gate.uncommitted else None
-    if pending is not None or gate.gaps:
-        return _respond_later(services, context, request, gate, pending, throttle_time_ms=throttle_time_ms)
-    return _response(services, context, request, gate.answers, throttle_time_ms)
+    errors = _pending(services, request, gate.uncommitted, dict)
+    return _respond_later(services, gate, errors, respond)
 
 
-def _pending(services: Services, request: ProduceRequest, uncommitted: list[UncommittedWrite]) -> PendingProduce | None:
-    if request.acks == -1:
-        return PendingProduce(services.loop, request.timeout_ms, uncommitted)
-    alone = [write for write in uncommitted if write[1].is_alone_in_sync]
-    return PendingProduce(services.loop, request.timeout_ms, alone, acks_all=False) if alone else None
+def _pending(
+    services: Services,
+    request: ProduceRequest,
+    uncommitted: list[UncommittedWrite],
+    respond: Callable[[dict[int, KafkaError]], T],
+) -> PendingProduce[T] | None:
+    acks_all = request.acks == -1
+    writes = uncommitted if acks_all else [write for write in uncommitted if write[1].is_alone_in_sync]
+    return PendingProduce(services.loop, request.timeout_ms, writes, respond, acks_all=acks_all) if writes else None
 
 
 def _serve_transactional(services: Services, context: RequestContext, request: ProduceRequest) -> HandlerResult:
@@ -102,7 +116,7 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
     # The connection reads its next bytes into the memory of these.
     kept = with_own_records(request)
 
-    async def verify_and_write() -> "ProduceResponse | asyncio.Task[ProduceResponse] | CloseConnection | None":
+    async def verify_and_write() -> "ProduceResponse | asyncio.Future[ProduceResponse] | CloseConnection | None":
         await transaction.verify()
         gate = ProduceGate(services, api_version, kept, transaction)
         if gate.proceed() is not None:
@@ -118,7 +132,7 @@ def _serve_transactional(services: Services, context: RequestContext, request: P
 
 
 async def _respond_after(
-    written: "asyncio.Future[ProduceResponse | asyncio.Task[ProduceResponse] | CloseConnection | None]",
+    written: "asyncio.Future[ProduceResponse | asyncio.Future[ProduceResponse] | CloseConnection | None]",
 ) -> ProduceResponse | None:
     try:
         response = await written
@@ -126,22 +140,30 @@ async def _respond_after(
         del written  # It keeps the error that it raises, and that this frame.
     if isinstance(response, CloseConnection):
         raise CloseConnection(str(response))
-    return await response if isinstance(response, asyncio.Task) else response
+    return await response if isinstance(response, asyncio.Future) else response
 
 
 async def _respond_later(
     services: Services,
-    context: RequestContext,
-    request: ProduceRequest,
     gate: ProduceGate,
-    pending: PendingProduce | None,
-    *,
-    throttle_time_ms: int,
+    pending: PendingProduce[dict[int, KafkaError]] | None,
+    respond: Callable[[dict[int, KafkaError]], ProduceResponse],
 ) -> ProduceResponse:
-    answers = gate.answers
     errors = await not_confirmed(services.metadata, gate.gaps)
     if pending is not None:
         errors |= await pending.future
+    return respond(errors)
+
+
+def _respond(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    answers: list[PartitionProduceResponse],
+    errors: dict[int, KafkaError],
+    *,
+    throttle_time_ms: int,
+) -> ProduceResponse:
     if errors:
         topics = [topic for topic in request.topic_data for _ in topic.partition_data]
         for position, error in errors.items():

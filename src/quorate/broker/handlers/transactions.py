@@ -331,7 +331,7 @@ async def _append_markers(
             continue
         uncommitted.append((position, partition, Offset(info.last_offset + 1)))
     if uncommitted:
-        failures = await PendingProduce(services.loop, _MARKERS_TIMEOUT_MS, uncommitted).future
+        failures = await PendingProduce(services.loop, _MARKERS_TIMEOUT_MS, uncommitted, dict).future
         codes |= {partitions[position]: failure.code for position, failure in failures.items()}
     return codes
 

@@ -5,13 +5,15 @@ the record, so its time being up is no error.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
 from quorate.replication.partition import CommitCallback, Partition
+
+T = TypeVar("T")
 
 _TIMED_OUT = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
@@ -19,25 +21,28 @@ _TIMED_OUT = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 UncommittedWrite = tuple[int, Partition, Offset]
 
 
-class PendingProduce:
-    """Counts down; ``future`` gets the errors by position, none where a partition committed in time."""
+class PendingProduce(Generic[T]):
+    """Counts down; ``future`` gets what ``respond`` makes of the errors by position, of which a partition that has
+    committed in time has none."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         timeout_ms: int,
         writes: Sequence[UncommittedWrite],
+        respond: Callable[[dict[int, KafkaError]], T],
         *,
         acks_all: bool = True,
     ) -> None:
         self._acks_all = acks_all
+        self._respond = respond
         self._errors: dict[int, KafkaError] = {}
         #: By position: the partition that has not answered yet, and what it is to call.
         self._waiting = {
             position: (partition, cast(CommitCallback, partial(self._settle, position)))
             for position, partition, _ in writes
         }
-        self.future: asyncio.Future[dict[int, KafkaError]] = loop.create_future()
+        self.future: asyncio.Future[T] = loop.create_future()
         self._timer = loop.call_later(timeout_ms / 1000, self._time_out)
         for position, partition, end_offset in writes:
             wait = partition.when_committed if acks_all else partition.when_readable
@@ -62,5 +67,9 @@ class PendingProduce:
 
     def _finish(self) -> None:
         self._timer.cancel()
-        if not self.future.done():
-            self.future.set_result(self._errors)
+        if self.future.done():
+            return  # Nobody waits any more.
+        try:
+            self.future.set_result(self._respond(self._errors))
+        except Exception as error:
+            self.future.set_exception(error)

@@ -3,6 +3,8 @@
 import asyncio
 from typing import cast
 
+import pytest
+
 from quorate.broker.produce.pending import PendingProduce
 from quorate.kernel.errors import ErrorCode, KafkaError
 from quorate.kernel.ids import Offset
@@ -37,10 +39,10 @@ class FakePartition:
             callback(error)
 
 
-def pending(timeout_ms: int, *partitions: FakePartition) -> PendingProduce:
+def pending(timeout_ms: int, *partitions: FakePartition) -> PendingProduce[dict[int, KafkaError]]:
     """Positions count from 3 on: they are those of the response, where others were answered before."""
     writes = [(position, cast(Partition, partition), Offset(10)) for position, partition in enumerate(partitions, 3)]
-    return PendingProduce(asyncio.get_running_loop(), timeout_ms, writes)
+    return PendingProduce(asyncio.get_running_loop(), timeout_ms, writes, dict)
 
 
 def test_done_without_errors_when_the_last_partition_commits() -> None:
@@ -93,7 +95,22 @@ def test_a_write_with_acks_1_has_what_it_asked_for_when_its_time_is_up() -> None
     async def scenario() -> None:
         failed, slow = FakePartition(FAILED), FakePartition()
         writes = [(index, cast(Partition, partition), Offset(10)) for index, partition in enumerate((failed, slow))]
-        request = PendingProduce(asyncio.get_running_loop(), 0, writes, acks_all=False)
+        request = PendingProduce(asyncio.get_running_loop(), 0, writes, dict, acks_all=False)
         assert await request.future == {0: FAILED}
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_cannot_be_made_fails_for_who_waits() -> None:
+    def respond(errors: dict[int, KafkaError]) -> None:
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        partition = FakePartition()
+        writes = [(0, cast(Partition, partition), Offset(10))]
+        request = PendingProduce(asyncio.get_running_loop(), 60_000, writes, respond)
+        partition.commit()
+        with pytest.raises(ZeroDivisionError):
+            await request.future
 
     asyncio.run(scenario())
