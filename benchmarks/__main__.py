@@ -28,6 +28,7 @@ from benchmarks.restore.measure import measure_restore
 from benchmarks.runner import Runner, Settings
 from benchmarks.samples import Sample
 from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
+from benchmarks.tls_limit.system import TlsLimitSystem
 from tests.peers.jars import PeersUnavailableError, kafka_classpath
 
 FULL = Settings(
@@ -206,6 +207,14 @@ def _wants_tls(options: argparse.Namespace, selection: Selection) -> bool:
     return selection.wants_any(cases.TLS_MEASURES)
 
 
+def _wants_limit(options: argparse.Namespace) -> bool:
+    """Where it has something to be held against: what is written over TLS."""
+    if options.profile or options.systems == "apache-kafka":
+        return False
+    selection = Selection(words=tuple(_node_words(options)))
+    return selection.wants_any(transfer.produce_name for transfer in cases.TLS_TRANSFERS)
+
+
 @contextmanager
 def _systems(
     options: argparse.Namespace, durability: Durability, *, with_kafka: bool, over_tls: bool = False
@@ -221,6 +230,9 @@ def _systems(
             systems.append(QuorateSystem(Path(folder), durability, options.profile, certificates))
         if with_kafka:
             systems.append(ApacheKafkaSystem(durability, options.kafka_heap_mb, certificates))
+        if certificates is not None and _wants_limit(options):
+            folder = tempfile.mkdtemp(prefix="quorate-benchmark-limit-")
+            systems.append(TlsLimitSystem(Path(folder), durability, certificates))
         for system in systems:
             stack.callback(system.discard)
             stack.callback(system.stop)

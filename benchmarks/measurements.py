@@ -75,7 +75,8 @@ def _warm_up_round(system: System, transfers: Sequence[Transfer]) -> None:
         # Without the topic configs of the run: the disk would hold the work up, and with it the compiler.
         with _temporary_topic(system, case.connections, prepared_batches(case.batch_name), ()) as topic:
             written = _produce(system, topic, case, WARM_UP_STEP_SECONDS)
-            _fetch(system, topic, case, written, WARM_UP_STEP_SECONDS)
+            if system.serves_reads:
+                _fetch(system, topic, case, written, WARM_UP_STEP_SECONDS)
 
 
 def transfer(
@@ -87,6 +88,8 @@ def transfer(
         watch = Stopwatch(system, durability)
         written = _produce(system, topic, case, produce_seconds)
         yield watch.sample(case.produce_name, case.produce_unit, written)
+        if not system.serves_reads:
+            return
         watch = Stopwatch(system, durability)
         read = _fetch(system, topic, case, written, fetch_seconds)
         yield watch.sample(case.fetch_name, Unit.MEBIBYTES_PER_SECOND, read)

@@ -46,6 +46,8 @@ class System(Protocol):
 
     # Of a run over TLS, whose load goes to a listener of its own.
     certificates: Certificates | None
+    # Whether what was written can be read back.
+    serves_reads: bool
 
     @property
     def address(self) -> tuple[str, int]: ...
@@ -69,6 +71,7 @@ class System(Protocol):
 
 class QuorateSystem:
     name = "Quorate"
+    serves_reads = True
     topic_configs: Sequence[tuple[str, str]] = ()
 
     def __init__(
@@ -136,6 +139,7 @@ class QuorateSystem:
 
 class ApacheKafkaSystem:
     name = "Apache Kafka"
+    serves_reads = True
 
     def __init__(
         self, durability: Durability, heap_mb: int = KAFKA_HEAP_MB, certificates: Certificates | None = None
