@@ -10,7 +10,7 @@ from benchmarks.backup.runner import IdleRun
 from benchmarks.backup.summary import judge
 from benchmarks.contenders.contender import Run
 from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise
-from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines
+from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines, uncounted_lines
 from benchmarks.report import Environment, save_page
 
 
@@ -72,6 +72,7 @@ def render(report: BackupReport) -> str:
         "",
         *comparison_table(report.comparisons, cluster="source"),
         *noise_lines(report.figures),
+        *uncounted_lines(report.runs),
         "",
         *_idle_lines(report.idle_runs),
         *goal_lines(report.goals, connector_is_stand_in=report.connector_is_stand_in),

@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import process_usage
 from benchmarks.contenders import process_tree
+from benchmarks.contenders.control_group import ControlGroup, make_control_group
 from benchmarks.contenders.jobs import READY, Job, JobResult
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.process_tree import MemoryWatch
@@ -36,6 +37,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     other_cpu_seconds: float  # Of everything else on the machine: the noise.
     peak_task_memory_bytes: int | None
     peak_tree_memory_bytes: int
+    # False where the CPU seconds of processes are missing that have ended and that nobody waited for.
+    counts_ended_processes: bool = True
 
     @property
     def megabytes_per_second(self) -> float:
@@ -55,10 +58,12 @@ class Contender:
         self.name = name
         self._cluster_pids = cluster_pids
         self._log_path = folder / f"{module.rpartition('.')[2]}.log"
+        self._group = make_control_group()
+        command = [sys.executable, "-m", module, *arguments]
+        if self._group is not None:
+            command = self._group.joining(command)
         with self._log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
     def __enter__(self) -> Self:
         answer = self._answer()
@@ -75,9 +80,11 @@ class Contender:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._group is not None:
+            self._group.remove()
 
     def measure(self, case: str, name: ContenderName, repeat: int, job: Job, log_bytes: int) -> Run:
-        meter = _Meter(self._process.pid, self._cluster_pids)
+        meter = _Meter(self._process.pid, self._group, self._cluster_pids)
         with MemoryWatch(self._process.pid) as memory:
             result = self.run(job)
         cpu_s, cluster_s, other_s = meter.read()
@@ -94,6 +101,7 @@ class Contender:
             other_cpu_seconds=other_s,
             peak_task_memory_bytes=result.peak_task_memory_bytes,
             peak_tree_memory_bytes=memory.peak_bytes,
+            counts_ended_processes=self._group is not None,
         )
 
     def run(self, job: Job) -> JobResult:
@@ -116,8 +124,9 @@ class Contender:
 class _Meter:
     """CPU time from its making on: of the contender, of the cluster, and of everything else but this process."""
 
-    def __init__(self, pid: int, cluster_pids: Sequence[int]) -> None:
+    def __init__(self, pid: int, group: ControlGroup | None, cluster_pids: Sequence[int]) -> None:
         self._pid = pid
+        self._group = group
         self._cluster_pids = cluster_pids
         self._before = self._now()
 
@@ -129,7 +138,7 @@ class _Meter:
 
     def _now(self) -> tuple[float, float, float, float]:
         return (
-            process_tree.cpu_seconds(self._pid),
+            process_tree.cpu_seconds(self._pid) if self._group is None else self._group.cpu_seconds(),
             sum(map(process_usage.cpu_seconds, self._cluster_pids)),
             time.process_time(),
             process_usage.machine_busy_seconds(),

@@ -21,7 +21,7 @@ class _Process(NamedTuple):
 
 
 def cpu_seconds(root_pid: int) -> float:
-    """User and system time so far, of descendants that have ended too."""
+    """User and system time so far, also of descendants that have ended and were waited for."""
     return sum(process.cpu_seconds for process in _tree(root_pid))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from benchmarks.contenders.contender import Run
 from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures
 from benchmarks.report import table
 from benchmarks.summary import NOISY_SHARE, Ratio
@@ -32,6 +33,17 @@ def noise_lines(figures: Sequence[Figures]) -> list[str]:
         "",
         f"**A busy machine:** in {len(noisy)} rows other processes took more than {NOISY_SHARE} of a core, at most"
         f" {max(noisy):.1f}. Such ratios are an indication, not a result; run again when it is quiet.",
+    ]
+
+
+def uncounted_lines(runs: Sequence[Run]) -> list[str]:
+    """A warning where CPU seconds are not all that there were."""
+    if all(run.counts_ended_processes for run in runs):
+        return []
+    return [
+        "",
+        "**CPU seconds are too low:** this user may make no control groups, so those of Spark's Python workers that"
+        " have ended are not counted. Ratios per CPU second are no results.",
     ]
 
 

@@ -9,6 +9,7 @@ import msgspec
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Run
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.tables import uncounted_lines
 from benchmarks.data_source.cases import MIN_RATIO_PER_CPU_SECOND, ReadSettings
 from benchmarks.report import Environment, save_page, table
 from benchmarks.summary import NOISY_SHARE, Ratio, Verdict
@@ -78,6 +79,7 @@ def render(report: ReadReport) -> str:
         *table(_comparison_cells(report.comparisons)),
         "",
         *([f"**A busy machine:** others took up to {noise:.1f} cores.", ""] if noise > NOISY_SHARE else []),
+        *uncounted_lines(report.runs),
         *(["**A stand-in for the connector:** it is not of Spark's version.", ""] * report.connector_is_stand_in),
         f"- rows per CPU second, against the connector: >= {MIN_RATIO_PER_CPU_SECOND}: {report.verdict}",
     ]

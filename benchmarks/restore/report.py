@@ -7,7 +7,7 @@ import msgspec
 
 from benchmarks.contenders.contender import Run
 from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise, wall_goals
-from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines
+from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines, uncounted_lines
 from benchmarks.report import Environment, save_page
 from benchmarks.restore.cases import MIN_RATIO_TO_LIMIT, MIN_RATIO_TO_PEERS, RestoreSettings
 
@@ -71,6 +71,7 @@ def render(report: RestoreReport) -> str:
         "",
         *comparison_table(report.comparisons, cluster="target"),
         *noise_lines(report.figures),
+        *uncounted_lines(report.runs),
         "",
         *goal_lines(report.goals, connector_is_stand_in=report.connector_is_stand_in),
     ]

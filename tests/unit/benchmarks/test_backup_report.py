@@ -2,12 +2,16 @@
 
 from types import SimpleNamespace
 
+import msgspec
+
 from benchmarks.backup.cases import CASES, QUICK
 from benchmarks.backup.report import make_report, render
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.tables import uncounted_lines
 from benchmarks.contenders.turns import turns_of
 from benchmarks.report import Environment
 from benchmarks.turns import in_turn
+from tests.unit.benchmarks.test_backup_summary import run
 
 ENVIRONMENT = Environment(
     date="2026-01-01",
@@ -34,6 +38,12 @@ def test_page_names_the_connector_and_warns_of_a_stand_in() -> None:
     assert "Spark connector: 4.2.0 on Spark 4.3.0" in page(is_stand_in=True)
     assert "not proven" in page(is_stand_in=True)
     assert "not proven" not in page(is_stand_in=False)
+
+
+def test_page_warns_where_cpu_seconds_are_missing() -> None:
+    runs = [run(ContenderName.QUORATE), msgspec.structs.replace(run(ContenderName.LIMIT), counts_ended_processes=False)]
+    assert "CPU seconds are too low" in "".join(uncounted_lines(runs))
+    assert uncounted_lines(runs[:1]) == []
 
 
 def test_whoever_takes_part_does_something_of_its_own() -> None:
