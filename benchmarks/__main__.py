@@ -6,8 +6,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+import msgspec
 
 from benchmarks import cases
 from benchmarks.backup import cases as backup
@@ -18,6 +20,8 @@ from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
 from benchmarks.contenders.contender import ContenderFailed
+from benchmarks.contenders.shapes import MAX_GB, MIN_GB, QUICK_SIZES, Sizes
+from benchmarks.contenders.topics import WrongTopicError
 from benchmarks.data_source import cases as data_source
 from benchmarks.data_source.measure import measure_data_source
 from benchmarks.loop import cases as loop
@@ -62,12 +66,12 @@ def main() -> int:
         if _wants_loop(options):
             measure_loop(_words(options, loop.PREFIX), environment, _say, quick=options.quick)
         if _wants_backup(options):
-            measure_backup(options.only, environment, _say, quick=options.quick)
+            measure_backup(options.only, environment, _say, _sizes(options), quick=options.quick)
         if _wants_restore(options):
-            measure_restore(options.only, environment, _say, quick=options.quick)
+            measure_restore(options.only, environment, _say, _sizes(options), quick=options.quick)
         if _wants_data_source(options):
-            measure_data_source(options.only, environment, _say, quick=options.quick)
-    except (RequestFailed, ContenderFailed) as error:
+            measure_data_source(options.only, environment, _say, _sizes(options), quick=options.quick)
+    except (RequestFailed, ContenderFailed, WrongTopicError) as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -135,6 +139,11 @@ def _wants_data_source(options: argparse.Namespace) -> bool:
     return _wants_in_full_runs(options, data_source.PREFIX)
 
 
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = QUICK_SIZES if options.quick else Sizes()
+    return msgspec.structs.replace(sizes, topics_gb=tuple(options.topic_gb)) if options.topic_gb else sizes
+
+
 def _wants_in_full_runs(options: argparse.Namespace, prefix: str) -> bool:
     """Unless asked for by name, not in a quick run, nor where the options are about one node or one system."""
     if not options.only:
@@ -159,6 +168,13 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
     parser.add_argument("--kafka-heap-mb", type=int, default=KAFKA_HEAP_MB, help="Apache Kafka's heap, -Xms and -Xmx")
     parser.add_argument(
+        "--topic-gb",
+        nargs="+",
+        type=_gigabytes,
+        metavar="GB",
+        help="how large the topics of 1 KiB records are that are backed up, restored and read: as 0.1 1 4",
+    )
+    parser.add_argument(
         "--rounds", type=int, help="of each kill, of freezes and of cuts in cluster-failover, for Quorate"
     )
     parser.add_argument("--kafka-rounds", type=int, help="the same for Apache Kafka: about 20 s a round")
@@ -171,6 +187,13 @@ def _parse_arguments() -> argparse.Namespace:
     if options.profile or options.quick:
         options.durability = options.durability or Durability.OS
     return options
+
+
+def _gigabytes(text: str) -> float:
+    with suppress(ValueError):
+        if MIN_GB <= float(text) <= MAX_GB:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"a topic has {MIN_GB:g} to {MAX_GB:g} GB, not {text!r}")
 
 
 def _why_without_apache_kafka(options: argparse.Namespace) -> str | None:

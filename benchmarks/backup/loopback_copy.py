@@ -23,7 +23,7 @@ _BUFFER_BYTES = 1024 * 1024
 def copy_logs(workers: Pool, job: Job, *, hashes: bool) -> Copied:
     """``topics`` are paths of log files here. The records in them are not counted: nobody looks."""
     peaks = workers.map(partial(_copy_log, job, hashes), job.topics, chunksize=1)
-    return Copied(records=sum(job.end_offsets), peak_task_memory_bytes=max(peaks))
+    return Copied(records=job.records, peak_task_memory_bytes=max(peaks))
 
 
 def _copy_log(job: Job, hashes: bool, path: str) -> int:

@@ -9,6 +9,7 @@ from benchmarks.backup.cases import BackupSettings
 from benchmarks.backup.runner import IdleRun
 from benchmarks.backup.summary import judge
 from benchmarks.contenders.contender import Run
+from benchmarks.contenders.shapes import describe
 from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise
 from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines, uncounted_lines
 from benchmarks.report import Environment, save_page
@@ -58,8 +59,9 @@ def render(report: BackupReport) -> str:
     lines = [
         f"# The backup of Quorate {environment.commit} beside its peers, {environment.date}",
         "",
-        f"- Source: Apache Kafka {environment.apache_kafka} x 3, heap 1024 MiB each; {settings.records:,} records of"
-        f" 1 KiB a topic over {settings.partitions} partitions, one replica, read from the page cache",
+        f"- Source: Apache Kafka {environment.apache_kafka} x 3, heap 1024 MiB each; one replica, read from the page"
+        " cache",
+        *describe(settings.sizes),
         f"- Spark connector: {report.connector}",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         f"- Python {environment.python}, {environment.java}",

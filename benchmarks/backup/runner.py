@@ -15,20 +15,20 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.backup.cases import CASES, IDLE_PARTITIONS, BackupSettings, Case
+from benchmarks.backup.cases import IDLE_PARTITIONS, BackupSettings, Case
 from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.jobs import Job
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.shapes import Shape, shapes_of
 from benchmarks.contenders.source import Source, start_source
 from benchmarks.contenders.turns import turns_of
 from benchmarks.turns import in_turn
 
-# A JVM that has read less than this is still compiling itself: its first runs took three times as long as later ones.
-_WARM_UP_SHARE = 5
 _IDLE_RECORDS = 600
 _FEW_RECORDS = 100
+_BUSY_PARTITIONS = 10
 
 
 class IdleRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,8 @@ class BackupRunner:
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._cases = [case for case in CASES if selection.wants(case.name)]
+        cases = [Case(shape=shape) for shape in shapes_of(settings.sizes)]
+        self._cases = [case for case in cases if selection.wants(case.name)]
         self._wants_idle_partitions = selection.wants(IDLE_PARTITIONS)
         self._connector = connector
         self._say = say
@@ -64,7 +65,7 @@ class BackupRunner:
         folder = Path(tempfile.mkdtemp(prefix="quorate-benchmark-backup-"))
         try:
             with start_source() as source, _log_server() as (log_server_pid, port):
-                work = _Workplace(folder, source, self._settings, port)
+                work = _Workplace(folder, source, port, self._say)
                 with ExitStack() as stack:
                     contenders = [
                         stack.enter_context(each) for each in self._contenders(folder, source.pids, log_server_pid)
@@ -104,11 +105,11 @@ class BackupRunner:
             for name, contender in in_turn(turns, repeat):
                 with work.job(case, name) as (job, log_bytes):
                     run = contender.measure(case.name, name, repeat, job, log_bytes)
-                self._take(run)
+                self._take(run, case.shape.records)
 
-    def _take(self, run: Run) -> None:
-        if run.records != self._settings.records:
-            raise ContenderFailed(f"{run.contender} copied {run.records} of {self._settings.records} records")
+    def _take(self, run: Run, records: int) -> None:
+        if run.records != records:
+            raise ContenderFailed(f"{run.contender} copied {run.records} of {records} records")
         self._say(
             f"{run.case} {run.contender}: {run.seconds:.2f} s, {run.megabytes_per_second:,.0f} MB/s,"
             f" {run.cpu_seconds:.2f} CPU s and {run.cluster_cpu_seconds:.2f} of its source"
@@ -125,8 +126,8 @@ class BackupRunner:
             # A few partitions of one topic have something new each time; at first, some of several.
             new_records = _IDLE_RECORDS if number == 0 else _FEW_RECORDS
             busy = topics[:6] if number == 0 else topics[:1]
-            for topic in busy:
-                work.source.topics.fill(topic, new_records // len(busy), partitions=10)
+            new = Shape(name="idle", records_per_topic=new_records // len(busy), partitions=_BUSY_PARTITIONS)
+            work.source.topics.fill(new, busy)
             result = quorate.run(job)
             if result.records != new_records:
                 raise ContenderFailed(f"{result.records} records of {new_records} were found in idle partitions")
@@ -138,34 +139,30 @@ class BackupRunner:
 class _Workplace:
     """The topics that are filled, and a folder for each job, gone after it."""
 
-    def __init__(self, folder: Path, source: Source, settings: BackupSettings, log_server_port: int) -> None:
+    def __init__(self, folder: Path, source: Source, log_server_port: int, say: Callable[[str], None]) -> None:
         self.source = source
         self._folder = folder
-        self._settings = settings
         self._log_server_port = log_server_port
-        self._end_offsets: dict[str, tuple[int, ...]] = {}
+        self._say = say
 
     def provide(self, case: Case) -> None:
-        """Fill the case's topic, and a small one like it to warm up with."""
-        partitions = self._settings.partitions
-        for topic, records in self._topics(case).items():
-            if topic not in self._end_offsets:
-                self.source.topics.create([topic], partitions)
-                self.source.topics.fill(topic, records, partitions=partitions, compression=case.producer_compression)
-                self._end_offsets[topic] = self.source.topics.end_offsets(topic, partitions)
+        """Fill the case's topics, and small ones like them to warm up with."""
+        for shape in (case.shape, case.shape.small()):
+            self.source.make(shape, self._say)
 
     @contextmanager
     def job(self, case: Case, contender: ContenderName, *, small: bool = False) -> Iterator[tuple[Job, int]]:
-        topic = list(self._topics(case))[small]
-        files = self.source.log_files(topic)
+        shape = case.shape.small() if small else case.shape
+        files = self.source.log_files(shape.topics)
         output = Path(tempfile.mkdtemp(prefix="output-", dir=self._folder))
         try:
             yield (
                 Job(
                     bootstrap=self.source.bootstrap,
-                    topics=tuple(map(str, files)) if contender.copies_files else (topic,),
+                    topics=tuple(map(str, files)) if contender.copies_files else shape.topics,
                     folder=str(output),
-                    end_offsets=self._end_offsets[topic],
+                    end_offsets=shape.end_offsets,
+                    records=shape.records,
                     backup_compression=contender.backup_compression,
                     log_server_port=self._log_server_port,
                 ),
@@ -178,9 +175,6 @@ class _Workplace:
         output = self._folder / "idle"
         output.mkdir()
         return Job(bootstrap=self.source.bootstrap, topics=topics, folder=str(output), backup_mode="incremental")
-
-    def _topics(self, case: Case) -> dict[str, int]:
-        return {case.topic: self._settings.records, f"small-{case.topic}": self._settings.records // _WARM_UP_SHARE}
 
 
 @contextmanager

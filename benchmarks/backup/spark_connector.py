@@ -10,8 +10,8 @@ from benchmarks.contenders.jobs import Copied, Job, serve_jobs
 
 
 def write_parquet(session: SparkSession, job: Job) -> None:
-    (topic,) = job.topics
-    source = session.read.format("kafka").option("kafka.bootstrap.servers", job.bootstrap).option("subscribe", topic)
+    topics = ",".join(job.topics)
+    source = session.read.format("kafka").option("kafka.bootstrap.servers", job.bootstrap).option("subscribe", topics)
     bounded = source.option("startingOffsets", "earliest").option("endingOffsets", "latest")
     bounded.load().write.mode("overwrite").parquet(job.folder)
 

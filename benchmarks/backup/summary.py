@@ -6,19 +6,17 @@ from benchmarks.backup.cases import (
     IDLE_PARTITIONS,
     MAX_IDLE_PARTITION_MS,
     MAX_TASK_MEMORY_BYTES,
-    MIN_RATIO_TO_LIMIT,
-    MIN_RATIO_TO_PEERS,
 )
 from benchmarks.backup.runner import IdleRun
-from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, cpu_goals, goal, wall_goals
+from benchmarks.contenders.goals import BACKUP_GOALS, judge_all, judged
+from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures
 
 
 def judge(
     figures: Sequence[Figures], comparisons: Sequence[Comparison], idle_runs: Sequence[IdleRun]
 ) -> list[ContenderGoal]:
     return [
-        *wall_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
-        *cpu_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
+        *judge_all(BACKUP_GOALS, comparisons),
         _memory_goal([each for each in figures if each.contender.is_ours]),
         _idle_goal(idle_runs),
     ]
@@ -27,7 +25,7 @@ def judge(
 def _memory_goal(figures: Sequence[Figures]) -> ContenderGoal:
     peaks = {f"{each.case}, {each.contender}": each.peak_task_memory_bytes or 0 for each in figures}
     outcomes = {f"{what}: {peak / 1e6:.0f} MB": peak <= MAX_TASK_MEMORY_BYTES for what, peak in peaks.items()}
-    return goal(f"a task's peak memory: <= {MAX_TASK_MEMORY_BYTES / 1e6:.0f} MB", outcomes)
+    return judged(f"a task's peak memory: <= {MAX_TASK_MEMORY_BYTES / 1e6:.0f} MB", outcomes)
 
 
 def _idle_goal(idle_runs: Sequence[IdleRun]) -> ContenderGoal:
@@ -37,4 +35,4 @@ def _idle_goal(idle_runs: Sequence[IdleRun]) -> ContenderGoal:
         )
         for each in idle_runs
     }
-    return goal(f"{IDLE_PARTITIONS}: < {MAX_IDLE_PARTITION_MS:.0f} ms each", outcomes)
+    return judged(f"{IDLE_PARTITIONS}: < {MAX_IDLE_PARTITION_MS:.0f} ms each", outcomes)

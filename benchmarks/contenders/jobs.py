@@ -19,8 +19,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     # Where a contender writes: there and empty, unless the job continues an earlier one. Where one that writes to a
     # cluster reads.
     folder: str
-    # Where each partition of the one topic ends; empty where the contender finds out by itself.
+    # Where each partition of a topic ends, the same in all topics; empty where the contender finds out by itself.
     end_offsets: tuple[int, ...] = ()
+    # In all topics together.
+    records: int = 0
     backup_compression: str = "none"
     backup_mode: str = "snapshot"
     # The process that sends the logs as they are, for the limit.

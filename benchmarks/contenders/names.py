@@ -16,8 +16,10 @@ class ContenderName(StrEnum):
     PRODUCER_LOOP = "producer loop"
     PRODUCER_LOOPS = "producer loop on each core"
     CONNECTOR = "Spark connector"
+    # The Rust program of that name at its fastest settings, as a command: where its binary is given.
+    KAFKA_BACKUP = "kafka-backup"
     LIMIT = "limit"
-    # What a copy can reach that hashes every byte, as a backup and a restore have to. Not judged.
+    # What a copy can reach that hashes every byte, as a backup and a restore have to.
     HASHED_LIMIT = "limit with SHA-256"
 
     @property
@@ -27,10 +29,6 @@ class ContenderName(StrEnum):
     @property
     def is_judged(self) -> bool:
         return self in (ContenderName.QUORATE, ContenderName.QUORATE_ZSTD)
-
-    @property
-    def is_judged_peer(self) -> bool:
-        return self in (ContenderName.CONSUMER_LOOP, ContenderName.PRODUCER_LOOP, ContenderName.CONNECTOR)
 
     @property
     def copies_files(self) -> bool:

@@ -3,11 +3,12 @@
 Topics have one replica: reading goes to the leaders only, and the page cache holds every log once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.contenders.topics import Topics
+from benchmarks.contenders.shapes import Shape
+from benchmarks.contenders.topics import Topics, check_batches
 from benchmarks.systems import KAFKA_JVM_OPTIONS
 from tests.peers.apache_kafka import ApacheKafka
 
@@ -28,10 +29,18 @@ class Source:
     def pids(self) -> list[int]:
         return [node.pid for node in self._cluster.nodes.values()]
 
-    def log_files(self, topic: str) -> list[Path]:
-        """Every segment of the topic's logs, on whichever node it is."""
+    def make(self, shape: Shape, say: Callable[[str], None]) -> None:
+        """The shape's topics, filled and looked at."""
+        self.topics.make(shape)
+        mean = check_batches(shape, self.log_files(shape.topics))
+        say(f"{shape.records:,} records for {shape.name}, {mean:.1f} a batch")
+
+    def log_files(self, topics: Iterable[str]) -> list[Path]:
+        """Every segment of the topics' logs, on whichever node it is."""
         folders = [node.data_dir for node in self._cluster.nodes.values()]
-        return sorted(path for folder in folders for path in folder.glob(f"{topic}-*/*.log"))
+        wanted = set(topics)
+        found = (path for folder in folders for path in folder.glob("*/*.log"))
+        return sorted(path for path in found if path.parent.name.rpartition("-")[0] in wanted)
 
 
 @contextmanager

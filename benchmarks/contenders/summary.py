@@ -1,6 +1,6 @@
 """From runs to figures, ratios and verdicts. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 import msgspec
@@ -41,14 +41,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Ratio
     cpu_with_cluster: Ratio
 
-    @property
-    def is_held_against_peer(self) -> bool:
-        return self.contender.is_judged_peer and self.ours.is_judged
-
-    @property
-    def is_held_against_limit(self) -> bool:
-        return self.contender is ContenderName.LIMIT and self.ours is ContenderName.QUORATE
-
 
 class ContenderGoal(msgspec.Struct, frozen=True, kw_only=True):
     text: str
@@ -74,42 +66,6 @@ def compare(runs: Sequence[Run]) -> list[Comparison]:
         if ours.is_ours and not theirs.is_ours
         if (pairs := _pairs([run for run in runs if run.case == case], ours, theirs))
     ]
-
-
-def wall_goals(comparisons: Sequence[Comparison], *, to_peers: float, to_limit: float) -> list[ContenderGoal]:
-    """In wall time, against each peer that is judged and against the limit."""
-    return _goals("wall time", comparisons, lambda each: each.wall, to_peers=to_peers, to_limit=to_limit)
-
-
-def cpu_goals(comparisons: Sequence[Comparison], *, to_peers: float, to_limit: float) -> list[ContenderGoal]:
-    """The same per CPU second."""
-    return _goals("per CPU second", comparisons, lambda each: each.cpu, to_peers=to_peers, to_limit=to_limit)
-
-
-def _goals(
-    what: str,
-    comparisons: Sequence[Comparison],
-    ratio: Callable[[Comparison], Ratio],
-    *,
-    to_peers: float,
-    to_limit: float,
-) -> list[ContenderGoal]:
-    peers = [each for each in comparisons if each.is_held_against_peer]
-    limit = [each for each in comparisons if each.is_held_against_limit]
-    return [
-        _ratio_goal(f"{what}, against each peer", to_peers, peers, ratio),
-        _ratio_goal(f"{what}, against the limit", to_limit, limit, ratio),
-    ]
-
-
-def goal(text: str, outcomes: Mapping[str, bool]) -> ContenderGoal:
-    """Met where all are; otherwise the figures are those that miss."""
-    if not outcomes:
-        return ContenderGoal(text=text, verdict=Verdict.NOT_MEASURED)
-    missed = tuple(figure for figure, is_met in outcomes.items() if not is_met)
-    if missed:
-        return ContenderGoal(text=text, verdict=Verdict.MISSED, figures=missed)
-    return ContenderGoal(text=text, verdict=Verdict.MET, figures=tuple(outcomes))
 
 
 def _figures(runs: Sequence[Run]) -> Figures:
@@ -151,13 +107,3 @@ def _comparison(pairs: Sequence[tuple[Run, Run]]) -> Comparison:
         cpu=ratio(lambda run: run.cpu_seconds),
         cpu_with_cluster=ratio(lambda run: run.cpu_seconds + run.cluster_cpu_seconds),
     )
-
-
-def _ratio_goal(
-    text: str, at_least: float, comparisons: Sequence[Comparison], ratio: Callable[[Comparison], Ratio]
-) -> ContenderGoal:
-    outcomes = {
-        f"{each.case}, {each.ours} against {each.contender}: {ratio(each).median:.2f}": ratio(each).median >= at_least
-        for each in comparisons
-    }
-    return goal(f"{text}: >= {at_least}", outcomes)

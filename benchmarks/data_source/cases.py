@@ -2,34 +2,27 @@
 
 import msgspec
 
+from benchmarks.contenders.shapes import QUICK_SIZES, Shape, Sizes
+
 PREFIX = "data-source"
-MIN_RATIO_PER_CPU_SECOND = 3.0
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic."""
+    """The topics of one shape."""
 
-    name: str
-    producer_compression: str
+    shape: Shape
 
     @property
-    def topic(self) -> str:
-        return f"rows-{self.producer_compression}"
-
-
-CASES = (
-    Case(name="data-source-lz4", producer_compression="lz4"),
-    Case(name="data-source-uncompressed", producer_compression="none"),
-)
+    def name(self) -> str:
+        return f"{PREFIX}-{self.shape.name}"
 
 
 class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much and how often; the same for both."""
 
-    records: int
-    partitions: int
+    sizes: Sizes
     repeats: int
 
 
-FULL = ReadSettings(records=1_500_000, partitions=12, repeats=3)
-QUICK = ReadSettings(records=150_000, partitions=12, repeats=1)
+FULL = ReadSettings(sizes=Sizes(), repeats=3)
+QUICK = ReadSettings(sizes=QUICK_SIZES, repeats=1)

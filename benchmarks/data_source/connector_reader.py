@@ -9,8 +9,8 @@ from benchmarks.data_source.reading import drain
 
 
 def read(session: SparkSession, job: Job) -> Copied:
-    (topic,) = job.topics
-    source = session.read.format("kafka").option("kafka.bootstrap.servers", job.bootstrap).option("subscribe", topic)
+    topics = ",".join(job.topics)
+    source = session.read.format("kafka").option("kafka.bootstrap.servers", job.bootstrap).option("subscribe", topics)
     bounded = source.option("startingOffsets", "earliest").option("endingOffsets", "latest")
     return drain(bounded.option("includeHeaders", "true").load())
 

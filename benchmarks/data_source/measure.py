@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import Connector, find_connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
-from benchmarks.contenders.jobs import Job
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.shapes import PARTITIONS, Sizes, shapes_of
 from benchmarks.contenders.source import Source, start_source
 from benchmarks.data_source import cases
 from benchmarks.data_source.cases import Case, ReadSettings
+from benchmarks.data_source.read_job import ReadJob
 from benchmarks.data_source.report import make_report, render, save
 from benchmarks.report import Environment
 from benchmarks.turns import in_turn
@@ -21,10 +24,11 @@ from tests.peers.jars import PeersUnavailableError
 
 # The JVM compiles what it runs often: all contenders get faster until about the fourth run.
 _WARM_UP_RUNS = 3
+_TASKS_PER_PARTITION = 2
 
 
 def measure_data_source(
-    words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool
+    words: Sequence[str], environment: Environment, say: Callable[[str], None], sizes: Sizes, *, quick: bool
 ) -> None:
     """Kept where it is whole."""
     if environment.apache_kafka is None:
@@ -35,7 +39,7 @@ def measure_data_source(
     except PeersUnavailableError as error:
         print(f"Not measuring the data source: {error}", file=sys.stderr)
         return
-    settings = cases.QUICK if quick else cases.FULL
+    settings = msgspec.structs.replace(cases.QUICK if quick else cases.FULL, sizes=sizes)
     runner = ReadRunner(settings, Selection(words=tuple(words)), connector, say)
     runner.measure()
     report = make_report(environment, connector, settings, runner.runs)
@@ -51,7 +55,8 @@ class ReadRunner:
         self, settings: ReadSettings, selection: Selection, connector: Connector, say: Callable[[str], None]
     ) -> None:
         self._settings = settings
-        self._cases = [case for case in cases.CASES if selection.wants(case.name)]
+        wanted = [Case(shape=shape) for shape in shapes_of(settings.sizes)]
+        self._cases = [case for case in wanted if selection.wants(case.name)]
         self._connector = connector
         self._say = say
         self.runs: list[Run] = []
@@ -66,32 +71,37 @@ class ReadRunner:
                 stack.enter_context(ours)
                 theirs = Contender(ContenderName.CONNECTOR, f"{module}.connector_reader", (jars,), folder, source.pids)
                 stack.enter_context(theirs)
-                sizes = (str(self._settings.records), str(2 * self._settings.partitions))
-                limit = Contender(ContenderName.LIMIT, f"{module}.limit_reader", sizes, folder, source.pids)
+                limit = Contender(ContenderName.LIMIT, f"{module}.limit_reader", (), folder, source.pids)
                 stack.enter_context(limit)
                 for case in self._cases:
                     self._compare(case, source, [ours, theirs, limit], folder)
 
     def _compare(self, case: Case, source: Source, contenders: list[Contender], folder: Path) -> None:
-        settings = self._settings
-        source.topics.create([case.topic], settings.partitions)
-        source.topics.fill(
-            case.topic, settings.records, partitions=settings.partitions, compression=case.producer_compression
-        )
-        log_bytes = sum(file.stat().st_size for file in source.log_files(case.topic))
+        shape = case.shape
+        source.make(shape, self._say)
+        log_bytes = sum(file.stat().st_size for file in source.log_files(shape.topics))
         empty = folder / "empty"
         empty.mkdir(exist_ok=True)
-        job = Job(bootstrap=source.bootstrap, topics=(case.topic,), folder=str(empty))
+        job = ReadJob(
+            bootstrap=source.bootstrap,
+            topics=shape.topics,
+            folder=str(empty),
+            end_offsets=shape.end_offsets,
+            records=shape.records,
+            # As many as Quorate cuts the large topics into.
+            tasks=_TASKS_PER_PARTITION * PARTITIONS,
+            value_size_bytes=shape.value_size_bytes,
+        )
         for contender in contenders * _WARM_UP_RUNS:
             contender.run(job)
-        for repeat in range(settings.repeats):
+        for repeat in range(self._settings.repeats):
             for contender in in_turn(contenders, repeat):
                 run = contender.measure(case.name, contender.name, repeat, job, log_bytes)
-                self._take(run)
+                self._take(run, shape.records)
 
-    def _take(self, run: Run) -> None:
-        if run.records != self._settings.records:
-            raise ContenderFailed(f"{run.contender} read {run.records} of {self._settings.records} records")
+    def _take(self, run: Run, records: int) -> None:
+        if run.records != records:
+            raise ContenderFailed(f"{run.contender} read {run.records} of {records} records")
         self._say(
             f"{run.case} {run.contender}: {run.records / run.seconds:,.0f} rows/s, "
             f"{run.records / run.cpu_seconds:,.0f} rows per CPU s"

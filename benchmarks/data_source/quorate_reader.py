@@ -11,8 +11,8 @@ from quorate.spark import register
 
 
 def read(session: SparkSession, job: Job) -> Copied:
-    (topic,) = job.topics
-    source = session.read.format("quorate").option("bootstrap_servers", job.bootstrap).option("topics", topic)
+    topics = ",".join(job.topics)
+    source = session.read.format("quorate").option("bootstrap_servers", job.bootstrap).option("topics", topics)
     return drain(source.load())
 
 

@@ -12,12 +12,11 @@ import pyarrow
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from benchmarks.cases import VALUE_SIZE_BYTES
 from quorate.backup.spark.data_source.columns import COLUMN_NAMES, arrow_schema, schema_ddl
 
 FORMAT = "ready"
 # As many as Quorate's source sends at once.
-_BATCH_ROWS = 4 * 1024 * 1024 // VALUE_SIZE_BYTES
+_BATCH_BYTES = 4 * 1024 * 1024
 
 
 class ReadySource(DataSource):
@@ -29,20 +28,21 @@ class ReadySource(DataSource):
         return schema_ddl(COLUMN_NAMES)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark names it
-        return _ReadyReader(int(self.options["rows"]), int(self.options["tasks"]))
+        return _ReadyReader(int(self.options["rows"]), int(self.options["tasks"]), int(self.options["value_bytes"]))
 
 
 class _ReadyReader(DataSourceReader):
-    def __init__(self, rows: int, tasks: int) -> None:
+    def __init__(self, rows: int, tasks: int, value_bytes: int) -> None:
         self._rows = rows
         self._tasks = tasks
+        self._value_bytes = value_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
         cuts = [self._rows * index // self._tasks for index in range(self._tasks + 1)]
         return [InputPartition(cuts[index + 1] - cuts[index]) for index in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        batch = _ready_batch()
+        batch = _ready_batch(self._value_bytes)
         left: int = partition.value
         while left > 0:
             yield batch.slice(0, left)
@@ -50,9 +50,10 @@ class _ReadyReader(DataSourceReader):
 
 
 @cache
-def _ready_batch() -> pyarrow.RecordBatch:
+def _ready_batch(value_bytes: int) -> pyarrow.RecordBatch:
     """Rows as the benchmark's records give them. Once in a worker, which need not look for garbage in it again."""
-    count, values = _BATCH_ROWS, random.Random(1).randbytes(_BATCH_ROWS * VALUE_SIZE_BYTES)
+    count = _BATCH_BYTES // value_bytes
+    values = random.Random(1).randbytes(count * value_bytes)
     schema = arrow_schema(COLUMN_NAMES)
     columns = {
         "topic": ["rows-none"] * count,
@@ -61,7 +62,7 @@ def _ready_batch() -> pyarrow.RecordBatch:
         "timestamp": range(count),
         "timestamp_type": [0] * count,
         "key": [None] * count,
-        "value": [values[row * VALUE_SIZE_BYTES : (row + 1) * VALUE_SIZE_BYTES] for row in range(count)],
+        "value": [values[row * value_bytes : (row + 1) * value_bytes] for row in range(count)],
         "headers": [[]] * count,
     }
     arrays = [pyarrow.array(columns[field.name], field.type) for field in schema]

@@ -8,21 +8,14 @@ import msgspec
 
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Run
+from benchmarks.contenders.goals import DATA_SOURCE_GOALS, judge_all
 from benchmarks.contenders.names import ContenderName
-from benchmarks.contenders.tables import uncounted_lines
-from benchmarks.data_source.cases import MIN_RATIO_PER_CPU_SECOND, ReadSettings
+from benchmarks.contenders.shapes import describe
+from benchmarks.contenders.summary import Comparison, ContenderGoal, compare
+from benchmarks.contenders.tables import comparison_table, goal_lines, uncounted_lines
+from benchmarks.data_source.cases import ReadSettings
 from benchmarks.report import Environment, save_page, table
-from benchmarks.summary import NOISY_SHARE, Ratio, Verdict
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times as many rows as the connector: in a second, and in a CPU second."""
-
-    case: str
-    wall: Ratio
-    cpu: Ratio
-    #: What a data source in Python would reach that had nothing to do.
-    limit_cpu: Ratio
+from benchmarks.summary import NOISY_SHARE
 
 
 class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,30 +24,23 @@ class ReadReport(msgspec.Struct, frozen=True, kw_only=True):
     connector_is_stand_in: bool
     settings: ReadSettings
     comparisons: list[Comparison]
-    verdict: Verdict
+    goals: list[ContenderGoal]
     runs: list[Run]
 
 
 def make_report(
     environment: Environment, connector: Connector, settings: ReadSettings, runs: Sequence[Run]
 ) -> ReadReport:
-    comparisons = [_compare(case, runs) for case in dict.fromkeys(run.case for run in runs)]
+    comparisons = compare(runs)
     return ReadReport(
         environment=environment,
         connector=connector.description,
         connector_is_stand_in=not connector.is_of_spark_version,
         settings=settings,
         comparisons=comparisons,
-        verdict=_judge(comparisons),
+        goals=judge_all(DATA_SOURCE_GOALS, comparisons),
         runs=list(runs),
     )
-
-
-def _judge(comparisons: Sequence[Comparison]) -> Verdict:
-    if not comparisons:
-        return Verdict.NOT_MEASURED
-    is_met = all(each.cpu.median >= MIN_RATIO_PER_CPU_SECOND for each in comparisons)
-    return Verdict.MET if is_met else Verdict.MISSED
 
 
 def save(report: ReadReport) -> Path:
@@ -67,8 +53,9 @@ def render(report: ReadReport) -> str:
     lines = [
         f"# The data source of Quorate {environment.commit} beside Spark's Kafka connector, {environment.date}",
         "",
-        f"- Source: Apache Kafka {environment.apache_kafka} x 3; {settings.records:,} records of 1 KiB a topic over"
-        f" {settings.partitions} partitions, read from the page cache, all columns, into Spark's noop sink",
+        f"- Source: Apache Kafka {environment.apache_kafka} x 3, read from the page cache, all columns, into Spark's"
+        " noop sink",
+        *describe(settings.sizes),
         f"- Spark connector: {report.connector}",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         "- Limit: a data source in Python that sends as many rows to the same sink, as Arrow batches that are ready",
@@ -76,12 +63,12 @@ def render(report: ReadReport) -> str:
         "",
         *table(_figure_cells(report.runs)),
         "",
-        *table(_comparison_cells(report.comparisons)),
+        *comparison_table(report.comparisons, cluster="source"),
         "",
         *([f"**A busy machine:** others took up to {noise:.1f} cores.", ""] if noise > NOISY_SHARE else []),
         *uncounted_lines(report.runs),
-        *(["**A stand-in for the connector:** it is not of Spark's version.", ""] * report.connector_is_stand_in),
-        f"- rows per CPU second, against the connector: >= {MIN_RATIO_PER_CPU_SECOND}: {report.verdict}",
+        "",
+        *goal_lines(report.goals, connector_is_stand_in=report.connector_is_stand_in),
     ]
     return "\n".join(lines) + "\n"
 
@@ -108,33 +95,3 @@ def _figure_row(runs: Sequence[Run]) -> list[str]:
         f"{middle(lambda run: run.cluster_cpu_seconds):.2f}",
         f"{max(run.peak_tree_memory_bytes for run in runs) / 1e6:,.0f}",
     ]
-
-
-def _compare(case: str, runs: Sequence[Run]) -> Comparison:
-    def ratio(contender: ContenderName, cost: Callable[[Run], float]) -> Ratio:
-        """Of runs of the same repeat, so of runs that followed each other."""
-        theirs = _by_repeat(case, ContenderName.CONNECTOR, runs)
-        ratios = [cost(theirs[repeat]) / cost(run) for repeat, run in _by_repeat(case, contender, runs).items()]
-        return Ratio(median=median(ratios), lowest=min(ratios), highest=max(ratios))
-
-    return Comparison(
-        case=case,
-        wall=ratio(ContenderName.QUORATE, lambda run: run.seconds),
-        cpu=ratio(ContenderName.QUORATE, lambda run: run.cpu_seconds),
-        limit_cpu=ratio(ContenderName.LIMIT, lambda run: run.cpu_seconds),
-    )
-
-
-def _by_repeat(case: str, contender: ContenderName, runs: Sequence[Run]) -> dict[int, Run]:
-    return {run.repeat: run for run in runs if run.case == case and run.contender is contender}
-
-
-def _comparison_cells(comparisons: Sequence[Comparison]) -> list[list[str]]:
-    return [
-        ["case", "rows/s ratio", "spread", "rows/CPU s ratio", "spread", "limit's", "spread"],
-        *([each.case, *_cells(each.wall), *_cells(each.cpu), *_cells(each.limit_cpu)] for each in comparisons),
-    ]
-
-
-def _cells(ratio: Ratio) -> list[str]:
-    return [f"{ratio.median:.2f}", f"{ratio.lowest:.2f} to {ratio.highest:.2f}"]

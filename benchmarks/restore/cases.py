@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.shapes import QUICK_SIZES, Shape, Sizes, shapes_of
 
 PREFIX = "restore"
 
@@ -17,19 +18,14 @@ class TargetKind(StrEnum):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic, restored into one kind of target."""
+    """The topics of one shape, restored into one kind of target."""
 
     target: TargetKind
-    producer_compression: str
+    shape: Shape
 
     @property
     def name(self) -> str:
-        return f"{PREFIX}-{self.target}-{'uncompressed' if self.producer_compression == 'none' else 'lz4'}"
-
-    @property
-    def topic(self) -> str:
-        """At the source."""
-        return f"records-{self.producer_compression}"
+        return f"{PREFIX}-{self.target}-{self.shape.name}"
 
     def includes(self, contender: ContenderName) -> bool:
         """Batches that their producer compressed are never compressed again: zstd would change nothing.
@@ -38,28 +34,23 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         """
         match contender:
             case ContenderName.QUORATE_ZSTD:
-                return self.producer_compression == "none"
+                return self.shape.is_of_usual_records and self.shape.producer_compression == "none"
             case ContenderName.QUORATE_COMMAND:
-                return self.target is TargetKind.CLUSTER
+                return self.shape.is_of_usual_records and self.target is TargetKind.CLUSTER
             case _:
                 return True
 
 
-CASES = tuple(
-    Case(target=target, producer_compression=compression) for target in TargetKind for compression in ("lz4", "none")
-)
+def cases_of(sizes: Sizes) -> list[Case]:
+    return [Case(target=target, shape=shape) for target in TargetKind for shape in shapes_of(sizes)]
 
 
 class RestoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How much and how often; the same for all contenders."""
 
-    records: int
-    partitions: int
+    sizes: Sizes
     repeats: int
 
 
-FULL = RestoreSettings(records=1_000_000, partitions=12, repeats=3)
-QUICK = RestoreSettings(records=150_000, partitions=12, repeats=1)
-
-MIN_RATIO_TO_PEERS = 3.0
-MIN_RATIO_TO_LIMIT = 0.6
+FULL = RestoreSettings(sizes=Sizes(), repeats=3)
+QUICK = RestoreSettings(sizes=QUICK_SIZES, repeats=1)

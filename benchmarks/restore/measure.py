@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import look_for_connector
+from benchmarks.contenders.shapes import Sizes
 from benchmarks.report import Environment
 from benchmarks.restore import cases
 from benchmarks.restore.report import make_report, render, save
 from benchmarks.restore.runner import RestoreRunner
 
 
-def measure_restore(words: Sequence[str], environment: Environment, say: Callable[[str], None], *, quick: bool) -> None:
+def measure_restore(
+    words: Sequence[str], environment: Environment, say: Callable[[str], None], sizes: Sizes, *, quick: bool
+) -> None:
     """Kept where it is whole, or one of its targets is."""
-    settings = cases.QUICK if quick else cases.FULL
+    settings = msgspec.structs.replace(cases.QUICK if quick else cases.FULL, sizes=sizes)
     connector, description = look_for_connector()
     runner = RestoreRunner(settings, Selection(words=tuple(words)), connector, say)
     runner.measure()

@@ -41,13 +41,15 @@ class RequestFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(
-    folder: Path, topic: str, leaders: Mapping[int, tuple[str, int]], log_files: Mapping[int, Sequence[Path]]
+    folder: Path,
+    leaders: Mapping[tuple[str, int], tuple[str, int]],
+    log_files: Mapping[tuple[str, int], Sequence[Path]],
 ) -> None:
-    """Write the requests for a topic with these leaders: the batches of the log files, partitions in turns."""
+    """Write the requests for partitions with these leaders: the batches of the log files, partitions in turns."""
     files: list[RequestFile] = []
     for number, address in enumerate(sorted(set(leaders.values()))):
-        led = [index for index, leader in leaders.items() if leader == address]
-        in_turns = chain.from_iterable(zip_longest(*(_requests(topic, index, log_files[index]) for index in led)))
+        led = [partition for partition, leader in leaders.items() if leader == address]
+        in_turns = chain.from_iterable(zip_longest(*(_requests(*each, log_files[each]) for each in led)))
         path = folder / f"{number}.requests"
         count = 0
         with path.open("wb") as file:
@@ -110,7 +112,9 @@ def send(job: RestoreJob, *, hashes: bool) -> Copied:
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             for file in files:
                 _hash(threads, folder / file.name)
-    drive([PreparedChannel(file, folder, job.target_topic) for file in files], _ENDLESS_S)
+    # Their names are of one length, and so are the answers.
+    topic = job.target_topics[0]
+    drive([PreparedChannel(file, folder, topic) for file in files], _ENDLESS_S)
     return Copied(records=job.records)
 
 

@@ -18,19 +18,20 @@ from confluent_kafka import KafkaError, Message, Producer
 from benchmarks.backup.consumer_loop import RECORD_START
 from benchmarks.contenders.jobs import Copied, serve_jobs
 from benchmarks.contenders.topics import BATCH_BYTES, LINGER_MS
-from benchmarks.restore.restore_job import RestoreJob
+from benchmarks.restore.restore_job import RestoreJob, target_topic
 
 _PIECE_RECORDS = 1000
 _TIMEOUT_S = 120.0
 
 
 def produce_topic(workers: Pool, processes: int, job: RestoreJob) -> Copied:
-    shares = [list(range(len(job.end_offsets)))[first::processes] for first in range(processes)]
+    partitions = [(topic, partition) for topic in job.topics for partition in range(len(job.end_offsets))]
+    shares = [partitions[first::processes] for first in range(processes)]
     peaks = workers.map(partial(_produce_partitions, job), shares, chunksize=1)
     return Copied(records=job.records, peak_task_memory_bytes=max(peaks))
 
 
-def _produce_partitions(job: RestoreJob, partitions: list[int]) -> int:
+def _produce_partitions(job: RestoreJob, partitions: list[tuple[str, int]]) -> int:
     failures: list[str] = []
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -48,15 +49,16 @@ def _produce_partitions(job: RestoreJob, partitions: list[int]) -> int:
             "on_delivery": on_delivery,
         }
     )
-    (topic,) = job.topics
-    waiting = {partition: _pieces(Path(job.folder) / f"{topic}-{partition}") for partition in partitions}
+    waiting = {
+        (topic, partition): _pieces(Path(job.folder) / f"{topic}-{partition}") for topic, partition in partitions
+    }
     while waiting:
-        for partition, pieces in list(waiting.items()):
+        for (topic, partition), pieces in list(waiting.items()):
             piece = next(pieces, None)
             if piece is None:
-                del waiting[partition]
+                del waiting[topic, partition]
             else:
-                _produce(producer, job.target_topic, partition, piece)
+                _produce(producer, target_topic(topic), partition, piece)
         producer.poll(0)
     left = producer.flush(_TIMEOUT_S)
     if left or failures:

@@ -45,14 +45,13 @@ def restore(spark: SparkDriver, job: RestoreJob) -> Copied:
 
 def config_text(job: RestoreJob) -> str:
     """The restore's YAML file."""
-    (topic,) = job.topics
     config = {
         "backup_id": "benchmark",
         "target": {"bootstrap_servers": job.bootstrap.split(",")},
         "storage": {"url": f"file://{job.folder}"},
         "restore": {
-            "topics": {"include": [topic]},
-            "topic_mapping": {topic: job.target_topic},
+            "topics": {"include": list(job.topics)},
+            "topic_mapping": dict(zip(job.topics, job.target_topics, strict=True)),
             "replication_factor": 1,
         },
     }

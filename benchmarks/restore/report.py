@@ -6,10 +6,12 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.contenders.contender import Run
-from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise, wall_goals
+from benchmarks.contenders.goals import RESTORE_GOALS, judge_all
+from benchmarks.contenders.shapes import describe
+from benchmarks.contenders.summary import Comparison, ContenderGoal, Figures, compare, summarise
 from benchmarks.contenders.tables import comparison_table, figure_table, goal_lines, noise_lines, uncounted_lines
 from benchmarks.report import Environment, save_page
-from benchmarks.restore.cases import MIN_RATIO_TO_LIMIT, MIN_RATIO_TO_PEERS, RestoreSettings
+from benchmarks.restore.cases import RestoreSettings
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ def make_report(
         settings=settings,
         figures=summarise(runs),
         comparisons=comparisons,
-        goals=wall_goals(comparisons, to_peers=MIN_RATIO_TO_PEERS, to_limit=MIN_RATIO_TO_LIMIT),
+        goals=judge_all(RESTORE_GOALS, comparisons),
         runs=list(runs),
     )
 
@@ -53,8 +55,8 @@ def render(report: RestoreReport) -> str:
     lines = [
         f"# The restore of Quorate {environment.commit} beside its peers, {environment.date}",
         "",
-        f"- {settings.records:,} records of 1 KiB a topic in batches of 64 KiB over {settings.partitions} partitions,"
-        " read from the page cache",
+        *describe(settings.sizes),
+        "- What contenders read comes from the page cache",
         "- `restore-cluster-…`: into Quorate x 3, one replica, durability `os`",
         "- `restore-sink-…`: into one node that takes every batch and keeps none, so that what is measured is the work"
         " of the contenders",

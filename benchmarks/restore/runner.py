@@ -16,10 +16,10 @@ from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.turns import turns_of
-from benchmarks.restore.cases import CASES, Case, RestoreSettings, TargetKind
+from benchmarks.restore.cases import Case, RestoreSettings, TargetKind, cases_of
 from benchmarks.restore.materials import Materials
 from benchmarks.restore.prepared_requests import prepare
-from benchmarks.restore.restore_job import RestoreJob
+from benchmarks.restore.restore_job import RestoreJob, target_topic
 from benchmarks.restore.targets import Target, start_target
 from benchmarks.turns import in_turn
 
@@ -33,7 +33,7 @@ class RestoreRunner:
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._cases = [case for case in CASES if selection.wants(case.name)]
+        self._cases = [case for case in cases_of(settings.sizes) if selection.wants(case.name)]
         self._connector = connector
         self._say = say
         self.runs: list[Run] = []
@@ -41,7 +41,7 @@ class RestoreRunner:
     def measure(self) -> None:
         with tempfile.TemporaryDirectory(prefix="quorate-benchmark-restore-") as name:
             folder = Path(name)
-            materials = Materials(folder, self._settings)
+            materials = Materials(folder)
             materials.make(self._cases, self._connector, self._say)
             for kind in TargetKind:
                 cases = [case for case in self._cases if case.target is kind]
@@ -79,11 +79,11 @@ class RestoreRunner:
         for repeat in range(self._settings.repeats):
             for name, contender in in_turn(turns, repeat):
                 with work.job(name) as (job, log_bytes):
-                    self._take(contender.measure(case.name, name, repeat, job, log_bytes))
+                    self._take(contender.measure(case.name, name, repeat, job, log_bytes), case.shape.records)
 
-    def _take(self, run: Run) -> None:
-        if run.records != self._settings.records:
-            raise ContenderFailed(f"{run.contender} wrote {run.records} of {self._settings.records} records")
+    def _take(self, run: Run, records: int) -> None:
+        if run.records != records:
+            raise ContenderFailed(f"{run.contender} wrote {run.records} of {records} records")
         self._say(
             f"{run.case} {run.contender}: {run.seconds:.2f} s, {run.megabytes_per_second:,.0f} MB/s,"
             f" {run.cpu_seconds:.2f} CPU s and {run.cluster_cpu_seconds:.2f} of the target"
@@ -92,7 +92,7 @@ class RestoreRunner:
 
 
 class _Workplace:
-    """One case on one target: a job for each turn, with its topic, which must end where the source's does."""
+    """One case on one target: a job for each turn, with its topics, which must end where the source's do."""
 
     def __init__(self, folder: Path, target: Target, materials: Materials, case: Case) -> None:
         self._folder = folder
@@ -102,30 +102,31 @@ class _Workplace:
 
     @contextmanager
     def job(self, contender: ContenderName, *, small: bool = False) -> Iterator[tuple[RestoreJob, int]]:
-        topic = list(self._materials.topics(self._case))[small]
-        name = f"target-{topic}"
-        end_offsets = self._materials.end_offsets(topic)
-        folder = self._materials.folder_for(topic, contender)
+        shape = self._case.shape.small() if small else self._case.shape
+        folder = self._materials.folder_for(shape, contender)
+        job = RestoreJob(
+            bootstrap=self._target.bootstrap,
+            topics=shape.topics,
+            folder=str(folder),
+            end_offsets=shape.end_offsets,
+            records=shape.records,
+            producer_compression=shape.producer_compression,
+        )
+        names = job.target_topics
         if not contender.is_ours:
-            self._target.topics.create([name], len(end_offsets))
+            self._target.topics.create(names, shape.partitions)
         if contender.copies_files:
             folder.mkdir()
-            leaders = self._target.leaders(name, len(end_offsets))
-            prepare(folder, name, leaders, self._materials.log_files(topic))
-        yield (
-            RestoreJob(
-                bootstrap=self._target.bootstrap,
-                topics=(topic,),
-                folder=str(folder),
-                end_offsets=end_offsets,
-                target_topic=name,
-                producer_compression=self._case.producer_compression,
-            ),
-            self._materials.log_bytes(topic),
-        )
-        found = self._target.topics.end_offsets(name, len(end_offsets))
-        if found != end_offsets:
-            raise ContenderFailed(f"{contender} left partitions that end at {found} and not at {end_offsets}")
-        self._target.delete_topic(name)
+            files = self._materials.log_files(shape)
+            prepare(
+                folder,
+                self._target.leaders(names, shape.partitions),
+                {(target_topic(topic), partition): paths for (topic, partition), paths in files.items()},
+            )
+        yield job, self._materials.log_bytes(shape)
+        for found in self._target.topics.end_offsets(shape, names):
+            if found != shape.end_offsets:
+                raise ContenderFailed(f"{contender} left partitions that end at {found}, not at {shape.end_offsets}")
+        self._target.delete_topics(names)
         if contender.copies_files:
             shutil.rmtree(folder)

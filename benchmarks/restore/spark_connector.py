@@ -7,21 +7,26 @@ record's time, so it writes less than the others.
 import sys
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, concat, lit
 
 from benchmarks.contenders.jobs import Copied, serve_jobs
 from benchmarks.contenders.topics import BATCH_BYTES, LINGER_MS
-from benchmarks.restore.restore_job import RestoreJob
+from benchmarks.restore.restore_job import TARGET_PREFIX, RestoreJob
 
 
 def write_topic(session: SparkSession, job: RestoreJob) -> Copied:
-    records = session.read.parquet(job.folder).select("key", "value", "partition")
+    columns = [col("key"), col("value"), col("partition")]
     options = {
         "kafka.bootstrap.servers": job.bootstrap,
         "kafka.linger.ms": str(LINGER_MS),
         "kafka.batch.size": str(BATCH_BYTES),
         "kafka.compression.type": job.producer_compression,
-        "topic": job.target_topic,
     }
+    if len(job.target_topics) == 1:
+        options["topic"] = job.target_topics[0]
+    else:
+        columns.append(concat(lit(TARGET_PREFIX), col("topic")).alias("topic"))
+    records = session.read.parquet(job.folder).select(columns)
     records.write.format("kafka").options(**options).save()
     return Copied(records=job.records)
 

@@ -18,6 +18,7 @@ from tests.peers.child_process import ChildProcess, free_port
 
 _START_TIMEOUT_S = 60.0
 _REMOVAL_TIMEOUT_S = 30.0
+_TOPICS_AT_ONCE = 200
 
 
 class Target:
@@ -27,29 +28,32 @@ class Target:
         self.topics = Topics(bootstrap)
         self._data_dirs = data_dirs
 
-    def leaders(self, topic: str, partitions: int) -> dict[int, tuple[str, int]]:
+    def leaders(self, topics: Sequence[str], partitions: int) -> dict[tuple[str, int], tuple[str, int]]:
         """The address of each partition's leader, once all have one."""
 
-        def look() -> dict[int, tuple[str, int]] | None:
-            metadata = client.cluster.metadata([topic])
+        def look() -> dict[tuple[str, int], tuple[str, int]] | None:
+            metadata = client.cluster.metadata(topics)
             found = {
-                int(index): (broker.address.host, broker.address.port)
-                for each in metadata.topics.values()
+                (str(name), int(index)): (broker.address.host, broker.address.port)
+                for name, each in metadata.topics.items()
                 for index, partition in each.partitions.items()
                 if partition.leader is not None and (broker := metadata.brokers.get(partition.leader)) is not None
             }
-            return found if len(found) == partitions else None
+            return found if len(found) == partitions * len(topics) else None
 
         with self._client() as client:
-            return eventually(look, f"a leader for each partition of {topic}", _START_TIMEOUT_S)
+            return eventually(look, f"a leader for each partition of {topics[0]}", _START_TIMEOUT_S)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topics(self, topics: Sequence[str]) -> None:
         with self._client() as client:
-            client.topics.delete([topic])
-        eventually(lambda: not self._has_files(topic) or None, f"the end of the files of {topic}", _REMOVAL_TIMEOUT_S)
+            for start in range(0, len(topics), _TOPICS_AT_ONCE):
+                client.topics.delete(topics[start : start + _TOPICS_AT_ONCE])
+        wanted = set(topics)
+        eventually(lambda: not self._has_files(wanted) or None, "the end of the topics' files", _REMOVAL_TIMEOUT_S)
 
-    def _has_files(self, topic: str) -> bool:
-        return any(path for folder in self._data_dirs for path in folder.glob(f"{topic}-*"))
+    def _has_files(self, topics: set[str]) -> bool:
+        entries = (path.name for folder in self._data_dirs for path in folder.iterdir())
+        return any(name.rpartition("-")[0] in topics for name in entries)
 
     def _client(self) -> KafkaClient:
         return KafkaClient(parse_client_config({"bootstrap_servers": self.bootstrap.split(",")}))

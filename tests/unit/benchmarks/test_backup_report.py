@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import msgspec
 
-from benchmarks.backup.cases import CASES, QUICK
+from benchmarks.backup.cases import QUICK, Case
 from benchmarks.backup.report import make_report, render
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.shapes import Sizes, shapes_of
 from benchmarks.contenders.tables import uncounted_lines
 from benchmarks.contenders.turns import turns_of
 from benchmarks.report import Environment
@@ -48,8 +49,11 @@ def test_page_warns_where_cpu_seconds_are_missing() -> None:
 
 def test_whoever_takes_part_does_something_of_its_own() -> None:
     quorate, limit = (SimpleNamespace(name=name) for name in (ContenderName.QUORATE, ContenderName.LIMIT))
-    lz4, uncompressed = (turns_of([quorate, limit], case.includes) for case in CASES)
-    assert lz4 == [(ContenderName.QUORATE, quorate), (ContenderName.LIMIT, limit)]
+    turns = {shape.name: turns_of([quorate, limit], Case(shape=shape).includes) for shape in shapes_of(Sizes())}
+    uncompressed = turns.pop("uncompressed")
+    assert set(turns) == {"lz4", "1rec", "20rec", "320rec", "topics"}
+    for other in turns.values():
+        assert other == [(ContenderName.QUORATE, quorate), (ContenderName.LIMIT, limit)]
     assert uncompressed == [
         (ContenderName.QUORATE, quorate),
         (ContenderName.QUORATE_ZSTD, quorate),

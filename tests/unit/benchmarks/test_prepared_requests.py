@@ -14,7 +14,7 @@ from quorate.protocol.messages.produce import ProduceRequest
 from quorate.records.batch import check_crc, read_header
 
 TOPIC = "target"
-LEADERS = {0: ("127.0.0.1", 1000), 1: ("127.0.0.1", 2000), 2: ("127.0.0.1", 1000)}
+LEADERS = {(TOPIC, 0): ("127.0.0.1", 1000), (TOPIC, 1): ("127.0.0.1", 2000), (TOPIC, 2): ("127.0.0.1", 1000)}
 
 
 def log_of(folder: Path, partition: int, batches: int) -> Path:
@@ -43,9 +43,9 @@ def frames(path: Path) -> list[tuple[int, int, bytes]]:
 
 
 def test_each_leader_gets_its_partitions_in_turns_with_batches_that_count_from_0(tmp_path: Path) -> None:
-    logs = {partition: [log_of(tmp_path, partition, batches)] for partition, batches in enumerate((3, 2, 1))}
+    logs = {(TOPIC, partition): [log_of(tmp_path, partition, batches)] for partition, batches in enumerate((3, 2, 1))}
 
-    prepare(tmp_path, TOPIC, LEADERS, logs)
+    prepare(tmp_path, LEADERS, logs)
 
     files = msgspec.json.decode((tmp_path / "requests.json").read_bytes(), type=list[RequestFile])
     assert [(file.port, file.requests) for file in files] == [(1000, 4), (2000, 2)]

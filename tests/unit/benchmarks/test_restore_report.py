@@ -4,8 +4,9 @@ import pytest
 
 from benchmarks.contenders.contender import Run
 from benchmarks.contenders.names import ContenderName
+from benchmarks.contenders.shapes import Sizes, shapes_of
 from benchmarks.contenders.summary import ContenderGoal
-from benchmarks.restore.cases import CASES, QUICK, Case, TargetKind
+from benchmarks.restore.cases import QUICK, Case, TargetKind, cases_of
 from benchmarks.restore.measure import whole_part
 from benchmarks.restore.report import RestoreReport, make_report, render
 from benchmarks.summary import Verdict
@@ -43,8 +44,8 @@ def report_of(*runs: Run, is_stand_in: bool = False) -> RestoreReport:
 
 
 def wall_goals(report: RestoreReport) -> tuple[ContenderGoal, ContenderGoal]:
-    against_peers, against_limit = (goal for goal in report.goals if goal.text.startswith("wall time"))
-    return against_peers, against_limit
+    """Against each peer, and against the limit."""
+    return report.goals[0], report.goals[1]
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(3.0, Verdict.MET), (2.9, Verdict.MISSED)])
@@ -103,17 +104,14 @@ def test_page_says_which_figures_are_of_a_cluster_and_warns_of_a_stand_in() -> N
 
 
 def test_cases_have_the_names_by_which_they_are_chosen() -> None:
-    assert [case.name for case in CASES] == [
-        "restore-cluster-lz4",
-        "restore-cluster-uncompressed",
-        "restore-sink-lz4",
-        "restore-sink-uncompressed",
+    shapes = ("lz4", "uncompressed", "1rec", "20rec", "320rec", "topics")
+    assert [case.name for case in cases_of(Sizes())] == [
+        f"restore-{target}-{shape}" for target in ("cluster", "sink") for shape in shapes
     ]
 
 
 def test_backup_that_compresses_is_restored_only_where_producers_did_not() -> None:
-    lz4 = Case(target=TargetKind.SINK, producer_compression="lz4")
-    uncompressed = Case(target=TargetKind.SINK, producer_compression="none")
+    lz4, uncompressed = (Case(target=TargetKind.SINK, shape=shape) for shape in shapes_of(Sizes())[:2])
 
     assert not lz4.includes(ContenderName.QUORATE_ZSTD)
     assert uncompressed.includes(ContenderName.QUORATE_ZSTD)
