@@ -94,9 +94,13 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return (self.at_least is None or ratio >= self.at_least) and (self.at_most is None or ratio <= self.at_most)
 
 
+def _of_every_size(what: str) -> tuple[str, ...]:
+    return tuple(f"{what}-{batch_name}-" for batch_name in BATCH_SIZES_BYTES)
+
+
 GOALS = (
-    Goal(text="produce, 64 KiB and 1 MiB batches: >= 1.0", prefixes=("produce-64k", "produce-1m"), at_least=1.0),
-    Goal(text="fetch, 64 KiB and 1 MiB batches: >= 1.0", prefixes=("fetch-64k", "fetch-1m"), at_least=1.0),
+    Goal(text="produce, batches of every size: >= 1.0", prefixes=_of_every_size("produce"), at_least=1.0),
+    Goal(text="fetch, batches of every size: >= 1.0", prefixes=_of_every_size("fetch"), at_least=1.0),
     Goal(
         text="produce over TLS, 64 KiB and 1 MiB batches: >= 1.0",
         prefixes=("produce-tls-64k", "produce-tls-1m"),

@@ -20,6 +20,12 @@ def test_rows_over_tls_have_goals_of_their_own() -> None:
         assert not any("TLS" in goal.text for goal in GOALS if goal.covers(measure))
 
 
+def test_every_rate_of_produce_and_fetch_is_judged_by_one_goal() -> None:
+    for transfer in (*cases.TRANSFERS, *cases.TLS_TRANSFERS):
+        for measure in (transfer.produce_name, transfer.fetch_name):
+            assert [goal.at_least for goal in GOALS if goal.covers(measure)] == [1.0]
+
+
 @pytest.mark.parametrize(
     ("words", "is_plain", "is_tls"),
     [
