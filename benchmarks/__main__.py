@@ -6,12 +6,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 
 from benchmarks import cases
+from benchmarks.arguments import parse_arguments
 from benchmarks.backup import cases as backup
 from benchmarks.backup.measure import measure_backup
 from benchmarks.cases import Selection
@@ -19,8 +20,9 @@ from benchmarks.certificates import make_certificates
 from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
 from benchmarks.connection import RequestFailed
+from benchmarks.contenders.choice import ContenderChoice
 from benchmarks.contenders.contender import ContenderFailed
-from benchmarks.contenders.shapes import MAX_GB, MIN_GB, QUICK_SIZES, Sizes
+from benchmarks.contenders.shapes import QUICK_SIZES, Sizes
 from benchmarks.contenders.topics import WrongTopicError
 from benchmarks.data_source import cases as data_source
 from benchmarks.data_source.measure import measure_data_source
@@ -31,7 +33,7 @@ from benchmarks.restore import cases as restore
 from benchmarks.restore.measure import measure_restore
 from benchmarks.runner import Runner, Settings
 from benchmarks.samples import Sample
-from benchmarks.systems import KAFKA_HEAP_MB, ApacheKafkaSystem, Durability, QuorateSystem, System
+from benchmarks.systems import ApacheKafkaSystem, Durability, QuorateSystem, System
 from benchmarks.tls_limit.system import TlsLimitSystem
 from tests.peers.jars import PeersUnavailableError, kafka_classpath
 
@@ -53,7 +55,7 @@ _NODE = "node"
 
 
 def main() -> int:
-    options = _parse_arguments()
+    options = parse_arguments()
     reason = _why_without_apache_kafka(options)
     settings = QUICK if options.quick else FULL
     # Before the run: the commit that is named must be the one that was started.
@@ -66,11 +68,11 @@ def main() -> int:
         if _wants_loop(options):
             measure_loop(_words(options, loop.PREFIX), environment, _say, quick=options.quick)
         if _wants_backup(options):
-            measure_backup(options.only, environment, _say, _sizes(options), quick=options.quick)
+            measure_backup(_contender_choice(options), environment, _say)
         if _wants_restore(options):
-            measure_restore(options.only, environment, _say, _sizes(options), quick=options.quick)
+            measure_restore(_contender_choice(options), environment, _say)
         if _wants_data_source(options):
-            measure_data_source(options.only, environment, _say, _sizes(options), quick=options.quick)
+            measure_data_source(_contender_choice(options), environment, _say)
     except (RequestFailed, ContenderFailed, WrongTopicError) as error:
         print(f"The benchmark ended early: {error}", file=sys.stderr)
         return 1
@@ -139,9 +141,13 @@ def _wants_data_source(options: argparse.Namespace) -> bool:
     return _wants_in_full_runs(options, data_source.PREFIX)
 
 
-def _sizes(options: argparse.Namespace) -> Sizes:
+def _contender_choice(options: argparse.Namespace) -> ContenderChoice:
     sizes = QUICK_SIZES if options.quick else Sizes()
-    return msgspec.structs.replace(sizes, topics_gb=tuple(options.topic_gb)) if options.topic_gb else sizes
+    if options.topic_gb:
+        sizes = msgspec.structs.replace(sizes, topics_gb=tuple(options.topic_gb))
+    return ContenderChoice(
+        words=tuple(options.only), quick=options.quick, sizes=sizes, kafka_backup=options.kafka_backup
+    )
 
 
 def _wants_in_full_runs(options: argparse.Namespace, prefix: str) -> bool:
@@ -149,51 +155,6 @@ def _wants_in_full_runs(options: argparse.Namespace, prefix: str) -> bool:
     if not options.only:
         return not (options.systems or options.profile or options.quick)
     return any(word.startswith(prefix) for word in options.only)
-
-
-def _parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Quorate beside Apache Kafka, as ratios.")
-    parser.add_argument(
-        "--quick", action="store_true", help="a few cases with durability os, about two minutes; not kept"
-    )
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=(),
-        metavar="NAME",
-        help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, loop, backup,"
-        " restore, data-source",
-    )
-    parser.add_argument("--durability", type=Durability, choices=list(Durability), help="one durability, not both")
-    parser.add_argument("--systems", choices=("quorate", "apache-kafka"), help="one system alone; not kept")
-    parser.add_argument("--kafka-heap-mb", type=int, default=KAFKA_HEAP_MB, help="Apache Kafka's heap, -Xms and -Xmx")
-    parser.add_argument(
-        "--topic-gb",
-        nargs="+",
-        type=_gigabytes,
-        metavar="GB",
-        help="how large the topics of 1 KiB records are that are backed up, restored and read: as 0.1 1 4",
-    )
-    parser.add_argument(
-        "--rounds", type=int, help="of each kill, of freezes and of cuts in cluster-failover, for Quorate"
-    )
-    parser.add_argument("--kafka-rounds", type=int, help="the same for Apache Kafka: about 20 s a round")
-    parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="Quorate alone under cProfile, whose statistics go to FILE"
-    )
-    options = parser.parse_args()
-    if options.profile:
-        options.systems = "quorate"
-    if options.profile or options.quick:
-        options.durability = options.durability or Durability.OS
-    return options
-
-
-def _gigabytes(text: str) -> float:
-    with suppress(ValueError):
-        if MIN_GB <= float(text) <= MAX_GB:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"a topic has {MIN_GB:g} to {MAX_GB:g} GB, not {text!r}")
 
 
 def _why_without_apache_kafka(options: argparse.Namespace) -> str | None:

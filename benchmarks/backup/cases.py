@@ -19,9 +19,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     def includes(self, contender: ContenderName) -> bool:
         """Batches that their producer compressed are never compressed again: zstd would change nothing."""
-        if contender is ContenderName.QUORATE_ZSTD:
-            return self.shape.is_of_usual_records and self.shape.producer_compression == "none"
-        return True
+        match contender:
+            case ContenderName.QUORATE_ZSTD:
+                return self.shape.is_of_usual_records and self.shape.producer_compression == "none"
+            case ContenderName.KAFKA_BACKUP:
+                return self.shape.is_of_usual_records
+            case _:
+                return True
 
 
 IDLE_PARTITIONS = "backup-idle-partitions"

@@ -18,6 +18,7 @@ from benchmarks.report import Environment, save_page
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     connector: str  # Its version, or why it was not measured.
+    kafka_backup: str  # The same of it.
     connector_is_stand_in: bool  # Not of the version of Spark, so not what was to be measured.
     settings: BackupSettings
     figures: list[Figures]
@@ -31,6 +32,7 @@ def make_report(
     environment: Environment,
     connector: str,
     *,
+    kafka_backup: str = "",
     connector_is_stand_in: bool,
     settings: BackupSettings,
     runs: Sequence[Run],
@@ -40,6 +42,7 @@ def make_report(
     return BackupReport(
         environment=environment,
         connector=connector,
+        kafka_backup=kafka_backup,
         connector_is_stand_in=connector_is_stand_in,
         settings=settings,
         figures=figures,
@@ -63,6 +66,7 @@ def render(report: BackupReport) -> str:
         " cache",
         *describe(settings.sizes),
         f"- Spark connector: {report.connector}",
+        f"- kafka-backup: {report.kafka_backup}",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         f"- Python {environment.python}, {environment.java}",
         f"- {settings.repeats} repeats in turns, on sessions that were open and warm; medians, for memory the most",

@@ -20,6 +20,7 @@ from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.jobs import Job
+from benchmarks.contenders.kafka_backup import KafkaBackup
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.shapes import Shape, shapes_of
 from benchmarks.contenders.source import Source, start_source
@@ -50,6 +51,7 @@ class BackupRunner:
         settings: BackupSettings,
         selection: Selection,
         connector: Connector | None,
+        kafka_backup: KafkaBackup | None,
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -57,6 +59,7 @@ class BackupRunner:
         self._cases = [case for case in cases if selection.wants(case.name)]
         self._wants_idle_partitions = selection.wants(IDLE_PARTITIONS)
         self._connector = connector
+        self._kafka_backup = kafka_backup
         self._say = say
         self.runs: list[Run] = []
         self.idle_runs: list[IdleRun] = []
@@ -92,6 +95,9 @@ class BackupRunner:
         if self._connector is not None:
             jars = ",".join(map(str, self._connector.jars))
             yield contender(ContenderName.CONNECTOR, "spark_connector", jars, source=broker_pids)
+        if self._kafka_backup is not None:
+            binary = str(self._kafka_backup.binary)
+            yield contender(ContenderName.KAFKA_BACKUP, "kafka_backup", binary, source=broker_pids)
         yield contender(ContenderName.LIMIT, "loopback_copy", source=[log_server_pid])
         yield contender(ContenderName.HASHED_LIMIT, "loopback_copy", "sha256", source=[log_server_pid])
 

@@ -2,17 +2,18 @@
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.cases import Selection
+from benchmarks.contenders.choice import ContenderChoice
 from benchmarks.contenders.connector_jars import Connector, find_connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.names import ContenderName
-from benchmarks.contenders.shapes import PARTITIONS, Sizes, shapes_of
+from benchmarks.contenders.shapes import PARTITIONS, shapes_of
 from benchmarks.contenders.source import Source, start_source
 from benchmarks.data_source import cases
 from benchmarks.data_source.cases import Case, ReadSettings
@@ -27,9 +28,7 @@ _WARM_UP_RUNS = 3
 _TASKS_PER_PARTITION = 2
 
 
-def measure_data_source(
-    words: Sequence[str], environment: Environment, say: Callable[[str], None], sizes: Sizes, *, quick: bool
-) -> None:
+def measure_data_source(choice: ContenderChoice, environment: Environment, say: Callable[[str], None]) -> None:
     """Kept where it is whole."""
     if environment.apache_kafka is None:
         print(f"Not measuring the data source: {environment.without_apache_kafka}", file=sys.stderr)
@@ -39,12 +38,12 @@ def measure_data_source(
     except PeersUnavailableError as error:
         print(f"Not measuring the data source: {error}", file=sys.stderr)
         return
-    settings = msgspec.structs.replace(cases.QUICK if quick else cases.FULL, sizes=sizes)
-    runner = ReadRunner(settings, Selection(words=tuple(words)), connector, say)
+    settings = msgspec.structs.replace(cases.QUICK if choice.quick else cases.FULL, sizes=choice.sizes)
+    runner = ReadRunner(settings, Selection(words=choice.words), connector, say)
     runner.measure()
     report = make_report(environment, connector, settings, runner.runs)
     print(render(report))
-    if not quick and (not words or cases.PREFIX in words):
+    if not choice.quick and (not choice.words or cases.PREFIX in choice.words):
         print(f"kept: {save(report)}")
 
 

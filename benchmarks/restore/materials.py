@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed
 from benchmarks.contenders.jobs import Job
+from benchmarks.contenders.kafka_backup import KafkaBackup
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.shapes import Shape
 from benchmarks.contenders.topics import Topics, check_batches
@@ -21,6 +22,7 @@ _MAKERS = {
     ContenderName.QUORATE: "benchmarks.backup.quorate_backup",
     ContenderName.PRODUCER_LOOP: "benchmarks.backup.consumer_loop",
     ContenderName.CONNECTOR: "benchmarks.backup.spark_connector",
+    ContenderName.KAFKA_BACKUP: "benchmarks.backup.kafka_backup",
 }
 
 
@@ -53,7 +55,13 @@ class Materials:
     def log_bytes(self, shape: Shape) -> int:
         return sum(path.stat().st_size for paths in self.log_files(shape).values() for path in paths)
 
-    def make(self, cases: list[Case], connector: Connector | None, say: Callable[[str], None]) -> None:
+    def make(
+        self,
+        cases: list[Case],
+        connector: Connector | None,
+        kafka_backup: KafkaBackup | None,
+        say: Callable[[str], None],
+    ) -> None:
         node = QuorateNode.start(self._folder / "source", settings={"durability": "os"})
         try:
             topics = Topics(node.bootstrap)
@@ -66,6 +74,8 @@ class Materials:
             self._make_from(node.bootstrap, cases, ContenderName.PRODUCER_LOOP, "1")
             if connector is not None:
                 self._make_from(node.bootstrap, cases, ContenderName.CONNECTOR, ",".join(map(str, connector.jars)))
+            if kafka_backup is not None:
+                self._make_from(node.bootstrap, cases, ContenderName.KAFKA_BACKUP, str(kafka_backup.binary))
         finally:
             node.process.stop()
 

@@ -5,32 +5,32 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from benchmarks.cases import Selection
+from benchmarks.contenders import kafka_backup
+from benchmarks.contenders.choice import ContenderChoice
 from benchmarks.contenders.connector_jars import look_for_connector
-from benchmarks.contenders.shapes import Sizes
 from benchmarks.report import Environment
 from benchmarks.restore import cases
 from benchmarks.restore.report import make_report, render, save
 from benchmarks.restore.runner import RestoreRunner
 
 
-def measure_restore(
-    words: Sequence[str], environment: Environment, say: Callable[[str], None], sizes: Sizes, *, quick: bool
-) -> None:
+def measure_restore(choice: ContenderChoice, environment: Environment, say: Callable[[str], None]) -> None:
     """Kept where it is whole, or one of its targets is."""
-    settings = msgspec.structs.replace(cases.QUICK if quick else cases.FULL, sizes=sizes)
+    settings = msgspec.structs.replace(cases.QUICK if choice.quick else cases.FULL, sizes=choice.sizes)
     connector, description = look_for_connector()
-    runner = RestoreRunner(settings, Selection(words=tuple(words)), connector, say)
+    runner = RestoreRunner(settings, Selection(words=choice.words), connector, choice.kafka_backup, say)
     runner.measure()
     report = make_report(
         environment,
         description,
         connector_is_stand_in=connector is not None and not connector.is_of_spark_version,
+        kafka_backup=kafka_backup.describe(choice.kafka_backup),
         settings=settings,
         runs=runner.runs,
     )
     print(render(report))
-    part = whole_part(words)
-    if part is not None and not quick:
+    part = whole_part(choice.words)
+    if part is not None and not choice.quick:
         print(f"kept: {save(report, part)}")
 
 

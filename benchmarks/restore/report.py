@@ -17,6 +17,7 @@ from benchmarks.restore.cases import RestoreSettings
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     connector: str  # Its version, or why it was not measured.
+    kafka_backup: str  # The same of it.
     connector_is_stand_in: bool  # Not of the version of Spark, so not what was to be measured.
     settings: RestoreSettings
     figures: list[Figures]
@@ -29,6 +30,7 @@ def make_report(
     environment: Environment,
     connector: str,
     *,
+    kafka_backup: str = "",
     connector_is_stand_in: bool,
     settings: RestoreSettings,
     runs: Sequence[Run],
@@ -37,6 +39,7 @@ def make_report(
     return RestoreReport(
         environment=environment,
         connector=connector,
+        kafka_backup=kafka_backup,
         connector_is_stand_in=connector_is_stand_in,
         settings=settings,
         figures=summarise(runs),
@@ -61,6 +64,7 @@ def render(report: RestoreReport) -> str:
         "- `restore-sink-…`: into one node that takes every batch and keeps none, so that what is measured is the work"
         " of the contenders",
         f"- Spark connector: {report.connector}",
+        f"- kafka-backup: {report.kafka_backup}",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         f"- Python {environment.python}" + (f", {environment.java}" if environment.java else ""),
         f"- {settings.repeats} repeats in turns, on sessions that were open and warm, but for the whole command;"

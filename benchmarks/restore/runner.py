@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.cases import Selection
 from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
+from benchmarks.contenders.kafka_backup import KafkaBackup
 from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.turns import turns_of
 from benchmarks.restore.cases import Case, RestoreSettings, TargetKind, cases_of
@@ -30,11 +31,13 @@ class RestoreRunner:
         settings: RestoreSettings,
         selection: Selection,
         connector: Connector | None,
+        kafka_backup: KafkaBackup | None,
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._cases = [case for case in cases_of(settings.sizes) if selection.wants(case.name)]
         self._connector = connector
+        self._kafka_backup = kafka_backup
         self._say = say
         self.runs: list[Run] = []
 
@@ -42,7 +45,7 @@ class RestoreRunner:
         with tempfile.TemporaryDirectory(prefix="quorate-benchmark-restore-") as name:
             folder = Path(name)
             materials = Materials(folder)
-            materials.make(self._cases, self._connector, self._say)
+            materials.make(self._cases, self._connector, self._kafka_backup, self._say)
             for kind in TargetKind:
                 cases = [case for case in self._cases if case.target is kind]
                 if cases:
@@ -67,6 +70,8 @@ class RestoreRunner:
         if self._connector is not None:
             jars = ",".join(map(str, self._connector.jars))
             yield contender(ContenderName.CONNECTOR, "spark_connector", jars)
+        if self._kafka_backup is not None:
+            yield contender(ContenderName.KAFKA_BACKUP, "kafka_backup", str(self._kafka_backup.binary))
         yield contender(ContenderName.LIMIT, "prepared_requests")
         yield contender(ContenderName.HASHED_LIMIT, "prepared_requests", "sha256")
 
