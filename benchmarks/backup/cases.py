@@ -24,6 +24,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
                 return self.shape.is_of_usual_records and self.shape.producer_compression == "none"
             case ContenderName.KAFKA_BACKUP:
                 return self.shape.is_of_usual_records
+            case ContenderName.CONNECTOR:
+                return self.shape.topic_count == 1
             case _:
                 return True
 

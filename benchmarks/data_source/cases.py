@@ -2,6 +2,7 @@
 
 import msgspec
 
+from benchmarks.contenders.names import ContenderName
 from benchmarks.contenders.shapes import QUICK_SIZES, Shape, Sizes
 
 PREFIX = "data-source"
@@ -15,6 +16,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{PREFIX}-{self.shape.name}"
+
+    def includes(self, contender: ContenderName) -> bool:
+        return contender is not ContenderName.CONNECTOR or self.shape.topic_count == 1
 
 
 class ReadSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,8 @@ class ReadRunner:
                 limit = Contender(ContenderName.LIMIT, f"{module}.limit_reader", (), folder, source.pids)
                 stack.enter_context(limit)
                 for case in self._cases:
-                    self._compare(case, source, [ours, theirs, limit], folder)
+                    contenders = [each for each in (ours, theirs, limit) if case.includes(each.name)]
+                    self._compare(case, source, contenders, folder)
 
     def _compare(self, case: Case, source: Source, contenders: list[Contender], folder: Path) -> None:
         shape = case.shape
