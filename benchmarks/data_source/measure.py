@@ -13,11 +13,11 @@ from benchmarks.contenders.choice import ContenderChoice
 from benchmarks.contenders.connector_jars import Connector, find_connector
 from benchmarks.contenders.contender import Contender, ContenderFailed, Run
 from benchmarks.contenders.names import ContenderName
-from benchmarks.contenders.shapes import PARTITIONS, shapes_of
+from benchmarks.contenders.shapes import shapes_of
 from benchmarks.contenders.source import Source, start_source
 from benchmarks.data_source import cases
 from benchmarks.data_source.cases import Case, ReadSettings
-from benchmarks.data_source.read_job import ReadJob
+from benchmarks.data_source.read_job import ReadJob, tasks_for
 from benchmarks.data_source.report import make_report, render, save
 from benchmarks.report import Environment
 from benchmarks.turns import in_turn
@@ -25,7 +25,6 @@ from tests.peers.jars import PeersUnavailableError
 
 # The JVM compiles what it runs often: all contenders get faster until about the fourth run.
 _WARM_UP_RUNS = 3
-_TASKS_PER_PARTITION = 2
 
 
 def measure_data_source(choice: ContenderChoice, environment: Environment, say: Callable[[str], None]) -> None:
@@ -88,8 +87,7 @@ class ReadRunner:
             folder=str(empty),
             end_offsets=shape.end_offsets,
             records=shape.records,
-            # As many as Quorate cuts the large topics into.
-            tasks=_TASKS_PER_PARTITION * PARTITIONS,
+            tasks=tasks_for(log_bytes, shape.partitions * shape.topic_count),
             value_size_bytes=shape.value_size_bytes,
         )
         for contender in contenders * _WARM_UP_RUNS:

@@ -6,6 +6,7 @@ from benchmarks.contenders.connector_jars import Connector
 from benchmarks.contenders.contender import Run
 from benchmarks.contenders.names import ContenderName
 from benchmarks.data_source.cases import QUICK
+from benchmarks.data_source.read_job import tasks_for
 from benchmarks.data_source.report import make_report, render
 from benchmarks.summary import Verdict
 from tests.unit.benchmarks.test_backup_report import ENVIRONMENT
@@ -49,6 +50,14 @@ def test_goal_is_judged_by_rows_per_cpu_second(cpu_seconds: float, verdict: Verd
     assert report.comparisons[0].wall.median == 4.0
     assert report.comparisons[0].cpu.median == (cpu_seconds + 1) / 2
     assert f">= 3: {verdict}" in render(report)
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "partitions", "tasks"),
+    [(1_000_000_000, 12, 24), (600_000_000, 12, 12), (4_000_000_000, 12, 60), (300_000_000, 12, 5), (1_000, 1000, 3)],
+)
+def test_the_limit_has_as_many_tasks_as_the_data_source(log_bytes: int, partitions: int, tasks: int) -> None:
+    assert tasks_for(log_bytes, partitions) == tasks
 
 
 def test_nothing_measured_is_no_goal_met() -> None:
