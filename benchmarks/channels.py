@@ -22,6 +22,8 @@ ANSWERS_BUFFER_SIZE_BYTES = 64 * 1024
 FETCH_MAX_BYTES = 1024 * 1024
 # A batch above the limit still comes whole, and the answer has a few fields around it.
 FETCH_BUFFER_SIZE_BYTES = 2 * FETCH_MAX_BYTES
+# Between the first batches of two connections; odd, so that it fits any number of batches.
+_STRIDE = 1021
 
 
 class Batches(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class Batches(msgspec.Struct, frozen=True, kw_only=True):
 
     content: Sequence[bytes]
     records_per_batch: int
+    #: Each as a Produce request ends, for all connections.
+    rests: Sequence[memoryview]
 
     @property
     def size_bytes(self) -> int:
@@ -91,10 +95,12 @@ class ProduceChannel(Channel):
         trust: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(address, trust)
-        requests = [wire.produce_request(topic, partition, batch) for batch in batches.content]
-        self._rests = [memoryview(rest) for _, rest in requests]
+        self._rests = batches.rests
+        # Connections are not to send the same at the same time.
+        self._first = partition * _STRIDE
         # One head per request in flight: a head is patched again only after its answer came.
-        self._heads = [bytearray(requests[0][0]) for _ in range(depth)]
+        head, _ = wire.produce_request(topic, partition, batches.content[0])
+        self._heads = [bytearray(head) for _ in range(depth)]
         self._layout = wire.ProduceResponseLayout(topic)
         self._answers = memoryview(bytearray(ANSWERS_BUFFER_SIZE_BYTES))
         self._filled = 0
@@ -123,7 +129,7 @@ class ProduceChannel(Channel):
             head = self._heads[correlation_id % len(self._heads)]
             wire.patch_correlation_id(head, correlation_id)
             self.unsent.append(memoryview(head))
-            self.unsent.append(self._rests[correlation_id % len(self._rests)])
+            self.unsent.append(self._rests[(self._first + correlation_id) % len(self._rests)])
         self._sent += count
         self.on_writable()
 

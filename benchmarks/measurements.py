@@ -20,7 +20,8 @@ START_TIMEOUT_S = 60.0
 RETRY_INTERVAL_S = 0.002
 REMOVAL_TIMEOUT_S = 3.0
 WARM_UP_STEP_SECONDS = 0.4
-PREPARED_BATCHES = 8
+# More than the caches of a core hold, so that what is sent is not always at hand, as in an application.
+PREPARED_BYTES = 16 * MIB
 STOCK_VALUES = 64
 # So much is written at most in one run: with more, the disk is measured and not the system.
 MAX_BYTES = 1024 * MIB
@@ -170,12 +171,14 @@ def _listener(system: System, case: Transfer) -> tuple[tuple[str, int], ssl.SSLC
 
 @cache
 def prepared_batches(batch_name: str) -> Batches:
-    """Batches of random values, the same for both systems."""
+    """Batches of random values, all different, the same for both systems."""
     count = wire.records_that_fit(cases.BATCH_SIZES_BYTES[batch_name], cases.VALUE_SIZE_BYTES)
     random = Random(batch_name)
     now_ms = int(time.time() * 1000)
-    content = [wire.build_batch(count, cases.VALUE_SIZE_BYTES, random, now_ms) for _ in range(PREPARED_BATCHES)]
-    return Batches(content=content, records_per_batch=count)
+    batches = -(-PREPARED_BYTES // (count * cases.VALUE_SIZE_BYTES))
+    content = [wire.build_batch(count, cases.VALUE_SIZE_BYTES, random, now_ms) for _ in range(batches)]
+    rests = [memoryview(batch + wire.PRODUCE_TAIL) for batch in content]
+    return Batches(content=content, records_per_batch=count, rests=rests)
 
 
 @contextmanager

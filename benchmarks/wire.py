@@ -20,6 +20,9 @@ BATCH_HEADER_SIZE_BYTES = 61
 CLIENT_ID = b"bench"
 TIMEOUT_MS = 30_000
 
+# Behind the batch: no tagged fields, three times.
+PRODUCE_TAIL = b"\0\0\0"
+
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
@@ -55,7 +58,7 @@ def produce_request(topic: str, partition: int, batch: bytes) -> tuple[bytes, by
     """Head (size to records length) and rest of a Produce frame with ``acks=all``."""
     body = b"\0" + struct.pack(">hi", -1, TIMEOUT_MS)  # No transactional id; acks; timeout.
     body += b"\2" + compact_string(topic) + b"\2" + _INT32.pack(partition) + uvarint(len(batch) + 1)
-    rest = batch + b"\0\0\0"
+    rest = batch + PRODUCE_TAIL
     return frame_head(PRODUCE, PRODUCE_VERSION, body, len(rest)), rest
 
 
