@@ -118,6 +118,9 @@ class _Rebalance:
             for index, state in topic.partitions.items()
             if not state.is_reassigning
         }
+        #: Pairs of which the first has nothing that the second could take. Only a move of one of its partitions to
+        #: other brokers can change that, so that no pair is searched in vain twice.
+        self._barren: set[tuple[NodeId, NodeId]] = set()
 
     def plan(self, max_moves: int | None) -> tuple[PartitionReassignment, ...]:
         before = dict(self._targets)
@@ -147,17 +150,35 @@ class _Rebalance:
 
     def _move_a_replica(self, held: dict[NodeId, dict[TopicIdPartition, None]]) -> bool:
         for donor, receiver in self._unequal_pairs(self._replicas):
-            for name in held[donor]:
-                replicas = self._targets[name]
-                if receiver not in replicas and self._keeps_racks(replicas, donor, receiver):
-                    self._targets[name] = tuple(receiver if node == donor else node for node in replicas)
-                    self._replicas.update({donor: -1, receiver: 1})
-                    if replicas[0] == donor:
-                        self._leaders.update({donor: -1, receiver: 1})
-                    del held[donor][name]
-                    held[receiver][name] = None
-                    return True
+            if (donor, receiver) in self._barren:
+                continue
+            name = next((name for name in held[donor] if self._can_move(name, donor, receiver)), None)
+            if name is None:
+                self._barren.add((donor, receiver))
+                continue
+            replicas = self._targets[name]
+            self._targets[name] = tuple(receiver if node == donor else node for node in replicas)
+            self._replicas[donor] -= 1
+            self._replicas[receiver] += 1
+            if replicas[0] == donor:
+                self._leaders[donor] -= 1
+                self._leaders[receiver] += 1
+            del held[donor][name]
+            held[receiver][name] = None
+            self._look_again(name)
+            return True
         return False
+
+    def _can_move(self, name: TopicIdPartition, donor: NodeId, receiver: NodeId) -> bool:
+        replicas = self._targets[name]
+        return receiver not in replicas and self._keeps_racks(replicas, donor, receiver)
+
+    def _look_again(self, name: TopicIdPartition) -> None:
+        """The partition has other replicas now: what could not be moved may be moved, and of nothing else."""
+        for donor in self._targets[name]:
+            for receiver in self._brokers:
+                if (donor, receiver) in self._barren and self._can_move(name, donor, receiver):
+                    self._barren.discard((donor, receiver))
 
     def _even_out_leaders(self) -> None:
         led: _LedWithFollower = defaultdict(dict)

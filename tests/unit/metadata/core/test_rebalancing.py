@@ -1,5 +1,9 @@
 """Plans that even out a cluster or empty a broker: what moves, and what stays."""
 
+from random import Random
+
+import pytest
+
 from quorate.kernel.errors import ErrorCode
 from quorate.kernel.ids import NodeId
 from quorate.metadata.core.commands import (
@@ -10,7 +14,8 @@ from quorate.metadata.core.commands import (
     RebalancePartitions,
     UnregisterBroker,
 )
-from quorate.metadata.core.rebalancing import rebalance_plan, replacement_plan
+from quorate.metadata.core.image import TopicIdPartition
+from quorate.metadata.core.rebalancing import _Rebalance, rebalance_plan, replacement_plan
 from tests.unit.metadata.core.cluster import Cluster
 
 MOVED = tuple(map(NodeId, (7, 100, 5000)))
@@ -153,3 +158,45 @@ def test_replicas_that_nobody_can_take_stay_where_they_are_named() -> None:
     cluster.do(UnregisterBroker(node_id=NodeId(4001), even_with_replicas=True))
 
     assert replacement_plan(cluster.image) == ()
+
+
+class _Forgetful(set[tuple[NodeId, NodeId]]):
+    """Remembers no pair, so that each is searched whenever it comes up."""
+
+    def add(self, pair: tuple[NodeId, NodeId]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_plan_differs_because_pairs_are_searched_once(seed: int) -> None:
+    random = Random(seed)
+    racks = random.choice([1, 2, 3, 8])
+    cluster = Cluster.with_racks({node: f"rack-{random.randrange(racks)}" for node in range(random.randint(3, 8))})
+    for number in range(3):
+        factor = random.randint(1, 3)
+        placements = [tuple(random.sample(sorted(cluster.image.brokers), factor)) for _ in range(random.randint(1, 30))]
+        cluster.create(*placements, name=f"topic-{number}")
+    cluster.register(4001, rack=f"rack-{random.randrange(racks)}")
+    thorough = _Rebalance(cluster.image)
+    thorough._barren = _Forgetful()
+    assert _Rebalance(cluster.image).plan(None) == thorough.plan(None)
+
+
+def test_a_rebalance_does_not_search_in_vain_again_and_again() -> None:
+    """Each partition is on all three racks, so that most nodes can give the new one nothing."""
+    cluster = Cluster.with_racks({node: f"rack-{node % 3}" for node in range(12)})
+    cluster.do(CreateTopic(name="orders", partition_count=400, replication_factor=3))
+    cluster.register(12, rack="rack-0")
+    rebalance = _Rebalance(cluster.image)
+    looks = 0
+    can_move = rebalance._can_move
+
+    def counted(name: TopicIdPartition, donor: NodeId, receiver: NodeId) -> bool:
+        nonlocal looks
+        looks += 1
+        return can_move(name, donor, receiver)
+
+    rebalance._can_move = counted  # type: ignore[method-assign]
+    moves = len(rebalance.plan(None))
+    assert moves >= 80
+    assert looks < 50 * 400
