@@ -1,5 +1,6 @@
 """A host and a port, and their one textual form."""
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -7,6 +8,8 @@ import msgspec
 from quorate.kernel.errors import QuorateError
 
 _MAX_PORT: Final = 65535
+#: More than a cluster has: its nodes read the same ones with every change of the membership.
+_KEPT_ADDRESSES: Final = 4096
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -17,6 +20,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+@lru_cache(_KEPT_ADDRESSES)
 def parse_address(text: str) -> Address:
     """``host:port`` or ``[v6]:port``; nothing else, so that a port given twice is noticed.
 

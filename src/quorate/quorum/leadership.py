@@ -153,7 +153,7 @@ class Leadership:
         """Raises ``NotQuorumLeader`` where nothing was done."""
         active = self._active
         if active is None:
-            raise NotQuorumLeader("not the leader", self._driver.state.leader)
+            raise NotQuorumLeader("not the leader", self._driver.leader)
         match request:
             case q.Submit(commands=commands, validate_only=validate_only):
                 return await self._carry_out(active, decode_commands(commands), validate_only=validate_only)

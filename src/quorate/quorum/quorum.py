@@ -5,7 +5,7 @@ On the peer bus it says who the nodes of the cluster are, and takes the channels
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from random import Random
@@ -21,6 +21,7 @@ from quorate.kernel.tasks import monotonic_ms
 from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.image import Delta, MetadataImage
 from quorate.metadata.store import DepartedBrokers, LeadershipUncertainty
+from quorate.quorum.agreed_addresses import AgreedAddresses
 from quorate.quorum.config import QuorumConfig
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
@@ -86,6 +87,7 @@ class Quorum:
         self._told_leader: QuorumLeader | None = None
         #: Whoever led last, as long as this node has not led since.
         self._predecessor: Predecessor | None = None
+        self._agreed = AgreedAddresses(config.node_id, config.voters)
         loop, random = environment.loop, environment.random
         self.leader_calls = LeaderCalls(
             config.node_id,
@@ -123,7 +125,7 @@ class Quorum:
     @property
     def leader(self) -> QuorumLeader | None:
         """The quorum leader, as far as this node knows. Says nothing about who leads any partition."""
-        return self.driver.state.leader
+        return self.driver.leader
 
     async def start(self) -> None:
         """Listen for the peers, and go on from what the log on the disk says."""
@@ -305,7 +307,7 @@ class Quorum:
             self.leadership_uncertainty.look_again()
             self.departed_brokers.brokers_changed(image, delta.changed_brokers)
 
-    def _addresses(self) -> dict[NodeId, Address]:
+    def _addresses(self) -> Mapping[NodeId, Address]:
         """Where every other node is, by what the cluster has agreed on or else the configuration.
 
         Never by what a node says of itself, or whoever connects could have this one dial any place. One that this node
@@ -313,15 +315,10 @@ class Quorum:
         may say where the leader is.
         """
         agreed = self._agreed_addresses()
-        return agreed if self._referral is None else dict([self._referral]) | agreed
+        return agreed if self._referral is None else {**dict([self._referral]), **agreed}
 
-    def _agreed_addresses(self) -> dict[NodeId, Address]:
-        known = dict(self._config.voters)
-        places = [(member.node_id, member.address) for member in self.driver.membership.members]
-        places += [(broker.node_id, broker.peer_address) for broker in self.metadata.image.brokers.values()]
-        known.update({node_id: parse_address(place) for node_id, place in places if place and is_address(place)})
-        known.pop(self._id, None)
-        return known
+    def _agreed_addresses(self) -> Mapping[NodeId, Address]:
+        return self._agreed.of(self.driver.membership, self.metadata.image.brokers)
 
     def _leader_referred_to(self, node_id: NodeId, address: str) -> None:
         if address and is_address(address) and node_id not in self._agreed_addresses():

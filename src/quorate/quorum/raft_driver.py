@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from quorate.kernel.ids import DirectoryId, NodeId, Offset, Term
+from quorate.kernel.ids import DirectoryId, NodeId, Offset, QuorumLeader, Term
 from quorate.kernel.ports import Clock
 from quorate.kernel.tasks import monotonic_ms
 from quorate.quorum.core import events as e
@@ -98,6 +98,11 @@ class RaftDriver:
         return self._raft.quorum_state
 
     @property
+    def leader(self) -> QuorumLeader | None:
+        """The quorum leader, as far as this node knows."""
+        return self._raft.leader
+
+    @property
     def membership(self) -> Membership:
         return self._raft.membership
 
@@ -120,7 +125,7 @@ class RaftDriver:
 
     def describe(self) -> Description:
         """How far each member has come, as the leader knows it."""
-        leader = self.state.leader
+        leader = self.leader
         if leader is None:
             raise NotQuorumLeader("not the leader", None)
         matches = self._raft.match_end_offsets()
@@ -359,13 +364,13 @@ class RaftDriver:
             case o.Refused(reason=reason, leader=leader):
                 future.set_exception(NotQuorumLeader(reason, leader))
             case o.ProposalLost():
-                future.set_exception(NotQuorumLeader("another leader came first", self._raft.quorum_state.leader))
+                future.set_exception(NotQuorumLeader("another leader came first", self.leader))
             case o.ProposalUncertain():
                 future.set_exception(OutcomeUnknown("a snapshot took the place of the log"))
             case o.TransferFinished(stepped_down=True):
                 future.set_result(self._applied_end_offset)
             case o.TransferFinished():
-                future.set_exception(NotQuorumLeader("the successor did not take over", self._raft.quorum_state.leader))
+                future.set_exception(NotQuorumLeader("the successor did not take over", self.leader))
             case _:
                 assert_never(outcome)
 

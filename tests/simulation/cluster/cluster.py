@@ -167,10 +167,10 @@ class SimulatedCluster:
             image_changed()
 
         def watched_step(event: RaftEvent) -> None:
-            before = raft.quorum_state.leader
+            before = raft.leader
             step(event)
-            if raft.quorum_state.leader != before:
-                view.leader_changed(world.now, raft.quorum_state.leader)
+            if raft.leader != before:
+                view.leader_changed(world.now, raft.leader)
 
         image_changed()
         view.leader_changed(world.now, raft.quorum_state.leader)

@@ -201,6 +201,8 @@ class Leader:
         self._replication.send_heartbeats(self._reads.current_round)
 
     def _confirm_reads(self) -> None:
+        if not self._reads.has_asked:
+            return
         acknowledged_round = self._replication.acknowledged_read_round(self._reads.current_round)
         self._state.finished.extend(self._reads.confirm(acknowledged_round))
 
@@ -246,6 +248,11 @@ class ReadRounds:
         self.current_round = 0
         self._unasked: list[int] = []
         self._asked: deque[_Round] = deque()
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a round has begun that is not confirmed."""
+        return bool(self._asked)
 
     def add(self, ticket: int) -> None:
         self._unasked.append(ticket)

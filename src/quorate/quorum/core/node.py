@@ -8,7 +8,7 @@ meanwhile.
 from collections.abc import Sequence
 from typing import assert_never
 
-from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset
+from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, Offset, QuorumLeader
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.entries import Entry, HardState, InvariantBroken, LogPosition, Snapshot, SnapshotMeta
 from quorate.quorum.core.events import (
@@ -114,6 +114,10 @@ class RaftNode:
         )
 
     @property
+    def leader(self) -> QuorumLeader | None:
+        return self._state.quorum_leader
+
+    @property
     def membership(self) -> Membership:
         """The latest in the log, committed or not."""
         return self._state.log.membership
@@ -201,11 +205,10 @@ class RaftNode:
             raise InvariantBroken("a Ready is out that was not advanced")
         if isinstance(self._role, Leader):
             self._role.flush()
-        ready = self._collect()
-        if _is_empty(ready):
+        if not self._has_news():
             return None
-        self._out = ready
-        return ready
+        self._out = self._collect()
+        return self._out
 
     def advance(self, ready: Ready) -> None:
         """All of the Ready was carried out: durable, sent and applied."""
@@ -221,6 +224,20 @@ class RaftNode:
             state.applied_end_offset = Offset(ready.committed[-1].offset + 1)
         if isinstance(self._role, Leader):
             self._change_role(self._role.advance_high_watermark())
+
+    def _has_news(self) -> bool:
+        state = self._state
+        log = state.log
+        return bool(
+            state.outbox
+            or state.finished
+            or state.snapshot_to_install is not None
+            or log.unsaved_from < log.log_end_offset
+            or self._handed_out_end_offset < log.high_watermark
+            or (not self._told_recovered and not state.is_recovering)
+            or state.hard_state != self._saved_hard_state
+            or self.quorum_state != self._told_quorum_state
+        )
 
     def _collect(self) -> Ready:
         state = self._state
@@ -373,17 +390,3 @@ class RaftNode:
         if isinstance(self._role, Candidate):
             return Role.CANDIDATE if self._role.phase is CampaignPhase.VOTE else Role.PRE_CANDIDATE
         return Role.FOLLOWER if self._state.is_voter else Role.LEARNER
-
-
-def _is_empty(ready: Ready) -> bool:
-    return not (
-        ready.early_messages
-        or ready.hard_state
-        or ready.snapshot
-        or ready.entries
-        or ready.is_recovered
-        or ready.messages
-        or ready.committed
-        or ready.finished
-        or ready.quorum_state
-    )

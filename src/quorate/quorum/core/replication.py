@@ -154,6 +154,8 @@ class Replication:
         this term after it.
         """
         log = self._state.log
+        if log.high_watermark == log.log_end_offset:
+            return log.high_watermark
         end_offset = Offset(
             self._quorum_minimum(
                 {id_: peer.match_end_offset for id_, peer in self._peers.items()}, self._state.durable_end_offset
@@ -194,10 +196,10 @@ class Replication:
         log = self._state.log
         if progress.probe_due:
             self._send(node_id, progress)
-        while progress.can_stream and progress.next_offset < log.log_end_offset:
+        while progress.next_offset < log.log_end_offset and progress.can_stream:
             if not self._send(node_id, progress):
                 return
-        if progress.can_stream and progress.told_high_watermark < log.high_watermark:
+        if progress.told_high_watermark < log.high_watermark and progress.can_stream:
             self._send(node_id, progress)
 
     def _send(self, node_id: NodeId, progress: Progress) -> bool:
