@@ -102,7 +102,7 @@ class Quorum:
         self.metadata = metadata = QuorumMetadataStore(self.leader_calls, loop, new_uuid, environment.workers)
         self.leadership_uncertainty = LeadershipUncertainty(loop, self._is_live)
         self.departed_brokers = DepartedBrokers(loop)
-        self.balance = AutomaticBalance(balance, metadata, lambda: self._leadership.current, loop)
+        self.balance = AutomaticBalance(balance, metadata, lambda: self._leadership.current, loop, environment.workers)
         self._recovery = RecoveryReport(config.node_id, storage.log_path, environment.conditions, loop)
         self.driver = self._restore(storage)
         self._file_check = FileCheck(config.node_id, self.driver, storage, loop, environment.on_failure)

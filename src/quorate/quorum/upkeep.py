@@ -12,6 +12,7 @@ passes: a cluster in which nothing happens does nothing.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 
 import msgspec
 
@@ -47,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 #: While another change of the membership is under way.
 _RETRY_S = 0.05
+#: Partitions that are looked at in one turn of the loop at most, some milliseconds; a worker looks at more.
+_LOOKED_AT_ONCE = 5_000
 
 
 class MembershipUpkeep:
@@ -119,11 +122,13 @@ class AutomaticBalance:
         store: MetadataStore,
         own_leadership: Callable[[], QuorumLeader | None],
         loop: asyncio.AbstractEventLoop,
+        executor: Executor,
     ) -> None:
         self._config = config
         self._store = store
         self._own_leadership = own_leadership
         self._loop = loop
+        self._executor = executor
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = TaskScope(loop, logged_failures(logger, "automatic balance"))
         self._is_balancing = False
@@ -160,12 +165,18 @@ class AutomaticBalance:
 
     async def _balance(self, leadership: QuorumLeader) -> None:
         try:
-            for command in self._due(self._store.image, leadership):
+            for command in await self._look_at(self._store.image, leadership):
                 (outcome,) = await self._store.submit([command])
                 if isinstance(outcome, KafkaError):
                     logger.info("balance not changed command=%s error=%s", type(command).__name__, outcome)
         finally:
             self._is_balancing = False
+
+    async def _look_at(self, image: MetadataImage, leadership: QuorumLeader) -> list[Command]:
+        """An image never changes, so that a worker may take its time."""
+        if sum(len(topic.partitions) for topic in image.topics.values()) <= _LOOKED_AT_ONCE:
+            return self._due(image, leadership)
+        return await self._loop.run_in_executor(self._executor, self._due, image, leadership)
 
     def _due(self, image: MetadataImage, leadership: QuorumLeader) -> list[Command]:
         due: list[Command] = []

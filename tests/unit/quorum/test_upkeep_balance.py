@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import Executor
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from quorate.metadata.core.controller import Controller
 from quorate.metadata.core.effective_configs import BrokerView
 from quorate.metadata.core.image import MetadataImage, PartitionState
 from quorate.quorum.upkeep import AutomaticBalance, BalanceConfig
+from tests.simulation.simulated_node import QueuedExecutor
 from tests.unit.metadata.in_memory_store import InMemoryMetadataStore
 
 ORDERS = TopicName("orders")
@@ -19,7 +21,7 @@ ORDERS = TopicName("orders")
 class Balanced:
     """A store, and a balance that looks at once after every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, executor: Executor | None = None) -> None:
         ids = iter(range(1, 1_000))
         controller = Controller(
             BrokerView(node_id=NodeId(7), static_configs={}), lambda: UUID(int=next(ids)), lambda: 0
@@ -27,7 +29,8 @@ class Balanced:
         self.store = InMemoryMetadataStore(controller, MetadataImage())
         config = BalanceConfig(delay_ms=0, moves_leaders=False, fills_new_nodes=True, favours_quorum_leader=False)
         leadership = QuorumLeader(NodeId(7), Term(1))
-        AutomaticBalance(config, self.store, lambda: leadership, asyncio.get_running_loop()).start()
+        loop = asyncio.get_running_loop()
+        AutomaticBalance(config, self.store, lambda: leadership, loop, executor or QueuedExecutor()).start()
 
     async def join(self, *nodes: int) -> None:
         for node in nodes:
@@ -97,5 +100,25 @@ def test_what_a_removed_node_held_goes_to_others() -> None:
         assert await cluster.settle() == [3, 3, 3, 3]
         await cluster.remove(5000)
         assert await cluster.settle() == [4, 4, 4]
+
+    run(scenario())
+
+
+def test_many_partitions_are_looked_at_by_a_worker() -> None:
+    async def scenario() -> None:
+        worker = QueuedExecutor()
+        cluster = Balanced(worker)
+        await cluster.join(7, 100)
+        await cluster.create(6_000, 1)
+        await cluster.settle()
+        while worker.queue:
+            worker.run(0)
+            await cluster.settle()
+        await cluster.join(4001)
+        assert await cluster.settle() == [3_000, 3_000, 0]
+        while worker.queue:
+            worker.run(0)
+            await cluster.settle()
+        assert await cluster.settle() == [2_000, 2_000, 2_000]
 
     run(scenario())
