@@ -52,6 +52,10 @@ class Channel(IntEnum):
     KAFKA = 5
 
 
+_KINDS = {int(kind): kind for kind in FrameKind}
+_CHANNELS = {int(channel): channel for channel in Channel}
+
+
 def payload_parts(payload: Payload) -> Sequence[Buffer]:
     return (payload,) if isinstance(payload, bytes | bytearray | memoryview) else payload
 
@@ -76,10 +80,10 @@ def split_kind(frame: memoryview) -> tuple[FrameKind, memoryview]:
     """The kind of a frame, given without its length, and what follows."""
     if not frame:
         raise PeerProtocolError("empty frame")
-    try:
-        return FrameKind(frame[0]), frame[1:]
-    except ValueError:
-        raise PeerProtocolError(f"unknown kind of frame: {frame[0]}") from None
+    kind = _KINDS.get(frame[0])
+    if kind is None:
+        raise PeerProtocolError(f"unknown kind of frame: {frame[0]}")
+    return kind, frame[1:]
 
 
 def split_correlation_id(body: memoryview) -> tuple[int, memoryview]:
@@ -92,7 +96,7 @@ def split_correlation_id(body: memoryview) -> tuple[int, memoryview]:
 def split_channel(body: memoryview) -> tuple[Channel, memoryview]:
     if not body:
         raise PeerProtocolError("frame ends before its channel")
-    try:
-        return Channel(body[0]), body[1:]
-    except ValueError:
-        raise PeerProtocolError(f"unknown channel: {body[0]}") from None
+    channel = _CHANNELS.get(body[0])
+    if channel is None:
+        raise PeerProtocolError(f"unknown channel: {body[0]}")
+    return channel, body[1:]

@@ -134,7 +134,14 @@ class DialledConnection:
         # Behind its hello the peer may say more at once, so there is no smaller limit before that; before its proof it
         # may not.
         limit = self._config.max_frame_bytes + FRAME_OVERHEAD_BYTES if credentials.secrets is None else MAX_HELLO_BYTES
-        stream = PeerStream(self._loop, self._config, self, reads_while_blocked=True, first_frame_bytes=limit)
+        stream = PeerStream(
+            self._loop,
+            self._config,
+            self,
+            self._local.received,
+            reads_while_blocked=True,
+            first_frame_bytes=limit,
+        )
         if credentials.tls is None:
             return stream
         return PeerTlsLayer(self._local, credentials.tls, stream, self, is_dialler=True)

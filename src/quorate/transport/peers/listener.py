@@ -100,7 +100,7 @@ class AcceptedConnection:
             self._stream.abort(reason)
 
     def open_protocol(self) -> PeerStream | PeerTlsLayer:
-        stream = PeerStream(self._loop, self._config, self, reads_while_blocked=False)
+        stream = PeerStream(self._loop, self._config, self, self._local.received, reads_while_blocked=False)
         tls = self._local.credentials.tls
         return stream if tls is None else PeerTlsLayer(self._local, tls, stream, self, is_dialler=False)
 

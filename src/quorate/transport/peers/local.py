@@ -9,6 +9,7 @@ from quorate.security.peer_tls import PeerCredentials
 from quorate.transport.peers.channels import Channels, LinkWatcher, Nobody, PeerDirectory
 from quorate.transport.peers.config import PeerConfig, PeerIdentity
 from quorate.transport.peers.hello import Hello, RefusalLog, Rejection, objection
+from quorate.transport.receive_memory import ReceiveMemory
 from quorate.transport.tls_layer import ENCRYPTED_READ_BYTES
 
 
@@ -27,6 +28,8 @@ class LocalPeer:
         self.credentials = credentials
         #: What all TLS connections read into.
         self.encrypted = memoryview(bytearray(0 if credentials.tls is None else ENCRYPTED_READ_BYTES))
+        #: And what all connections read into in the clear: few of them have a frame in part at any time.
+        self.received = ReceiveMemory()
         self.identity = identity
         self.config = config
         self.directory: PeerDirectory = Nobody()

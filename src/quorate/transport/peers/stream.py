@@ -15,6 +15,7 @@ from quorate.transport.peers.errors import PeerProtocolError
 from quorate.transport.peers.frames import FRAME_OVERHEAD_BYTES, FrameKind, split_kind
 from quorate.transport.peers.hello import MAX_HELLO_BYTES
 from quorate.transport.receive_buffer import FrameTooLarge, ReceiveBuffer
+from quorate.transport.receive_memory import ReceiveMemory
 
 #: A turn's frames leave in one write up to here; beyond it the transport's water marks are asked in between.
 _WRITE_BYTES = 256 * 1024
@@ -56,8 +57,12 @@ class PeerOutbox:
     def flush(self) -> None:
         while self._frames and not self.is_paused and not self._transport.is_closing():
             # Not writelines: before Python 3.12.9 and 3.13.2 it lets the transport's buffer grow without a limit.
-            for piece in _pieces(self._take()):
-                self._transport.write(piece)
+            buffers, size = self._take()
+            if size < _LARGE_BYTES:
+                self._transport.write(b"".join(buffers))
+            else:
+                for piece in _pieces(buffers):
+                    self._transport.write(piece)
 
     def pause(self) -> None:
         self.is_paused = True
@@ -74,7 +79,7 @@ class PeerOutbox:
         self._flush_planned = False
         self.flush()
 
-    def _take(self) -> list[Buffer]:
+    def _take(self) -> tuple[list[Buffer], int]:
         buffers: list[Buffer] = []
         taken = 0
         while self._frames and (not taken or taken + self._frames[0][0] <= _WRITE_BYTES):
@@ -83,7 +88,7 @@ class PeerOutbox:
             taken += size
         self._queued_bytes -= taken
         self.written_bytes += taken
-        return buffers
+        return buffers, taken
 
 
 def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
@@ -136,19 +141,22 @@ class PeerStream(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         config: PeerConfig,
         owner: StreamOwner,
+        memory: ReceiveMemory,
         *,
         reads_while_blocked: bool,
         first_frame_bytes: int = MAX_HELLO_BYTES,
     ) -> None:
         """An end that answers requests must not read more of them while its answers are not taken.
 
-        Frames are no larger than the first one may be until the other end is admitted.
+        Frames are no larger than the first one may be until the other end is admitted. The memory is what all
+        connections of the node read into.
         """
         self._loop = loop
         self._config = config
         self._owner: StreamOwner = owner
         self._reads_while_blocked = reads_while_blocked
-        self._incoming = ReceiveBuffer(first_frame_bytes)
+        self._memory = memory
+        self._incoming = ReceiveBuffer(first_frame_bytes, memory)
         self._reading_paused = False
         self._unread_bytes = 0  # Received, and not yet handed out as a frame.
         self._new_limit: int | None = None  # For the frames after the one that is being received.
@@ -206,7 +214,7 @@ class PeerStream(asyncio.BufferedProtocol):
         """The other end has introduced itself: take frames of this size from now on."""
         if self._unread_bytes:
             raise PeerProtocolError("sent more before it was answered")
-        self._incoming = ReceiveBuffer(max_frame_bytes + FRAME_OVERHEAD_BYTES)
+        self._take_frames_of(max_frame_bytes)
 
     def change_limit(self, max_frame_bytes: int) -> None:
         """Take frames of another size, as soon as nothing of an earlier one is left."""
@@ -251,8 +259,12 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _change_limit(self) -> None:
         if self._new_limit is not None and self._incoming.is_empty:
-            self._incoming = ReceiveBuffer(self._new_limit + FRAME_OVERHEAD_BYTES)
+            self._take_frames_of(self._new_limit)
             self._new_limit = None
+
+    def _take_frames_of(self, max_frame_bytes: int) -> None:
+        self._incoming.close()
+        self._incoming = ReceiveBuffer(max_frame_bytes + FRAME_OVERHEAD_BYTES, self._memory)
 
     def _update_reading(self) -> None:
         # Writing on may have filled the transport again: ask for the state as it is now.
