@@ -5,6 +5,7 @@ file, and last the default. Every reader of configs, the log included, uses this
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import msgspec
 
@@ -87,10 +88,38 @@ def topic_value(image: MetadataImage, view: BrokerView, topic: TopicName, name: 
 def topic_values(image: MetadataImage, view: BrokerView, topic: TopicName) -> dict[str, ConfigValue]:
     """All configs in force for the topic."""
     overrides = _overrides(image, topic)
+    # As ``topic_entries``, without the entries: a node asks for all configs of each topic that it has a replica of.
+    values = dict(_default_values())
+    for layer in (view.static_configs, image.broker_configs.get(None, {}), image.broker_configs.get(view.node_id, {})):
+        for definition in _taken_from_brokers(layer):
+            values[definition.name] = definition.parse(layer[definition.broker_synonym or ""])
+    for name in TOPIC_CONFIGS.keys() & overrides.keys():
+        values[name] = TOPIC_CONFIGS[name].parse(overrides[name])
+    return values
+
+
+@cache
+def _default_values() -> dict[str, ConfigValue]:
     return {
-        name: definition.parse(next(topic_entries(image, view, overrides, definition)).value)
+        name: definition.parse(BROKER_CONFIGS[definition.broker_synonym or ""].default)
+        if definition.broker_synonym is not None
+        else definition.parse(definition.default)
         for name, definition in TOPIC_CONFIGS.items()
     }
+
+
+def _taken_from_brokers(layer: Mapping[str, str]) -> list[ConfigDefinition]:
+    """The topic configs whose value some broker config of the layer gives."""
+    return [each for name in layer for each in _by_synonym().get(name, ())]
+
+
+@cache
+def _by_synonym() -> dict[str, list[ConfigDefinition]]:
+    found: dict[str, list[ConfigDefinition]] = {}
+    for definition in TOPIC_CONFIGS.values():
+        if definition.broker_synonym is not None:
+            found.setdefault(definition.broker_synonym, []).append(definition)
+    return found
 
 
 def _overrides(image: MetadataImage, topic: TopicName) -> Mapping[str, str]:

@@ -13,7 +13,13 @@ from quorate.metadata.core.commands import (
     CreateTopic,
 )
 from quorate.metadata.core.config_definitions import ConfigType, find_definition
-from quorate.metadata.core.effective_configs import ConfigEntry, shown_topic_configs, topic_entries, topic_values
+from quorate.metadata.core.effective_configs import (
+    ConfigEntry,
+    shown_topic_configs,
+    topic_entries,
+    topic_value,
+    topic_values,
+)
 from quorate.metadata.core.topic_configs import RESTORE_PRODUCER_ID, TOPIC_CONFIGS
 from quorate.protocol.codes import ConfigSource
 from tests.unit.metadata.core.cluster import Cluster
@@ -97,6 +103,18 @@ def test_the_nearest_place_wins_and_the_others_are_its_synonyms() -> None:
         ConfigEntry(name="log.retention.ms", value="604800000", source=ConfigSource.DEFAULT),
     ]
     assert topic_values(cluster.image, cluster.view, ORDERS)["retention.ms"] == 1
+
+
+def test_all_values_of_a_topic_are_those_that_each_has() -> None:
+    cluster = cluster_with_topic(log_retention_ms="4", message_max_bytes="2000", log_segment_bytes="5000000")
+    cluster.do(AlterBrokerConfigs(node_id=None, changes=(set_to("message.max.bytes", "3000"),)))
+    cluster.do(AlterBrokerConfigs(node_id=NodeId(7), changes=(set_to("min.insync.replicas", "2"),)))
+    cluster.do(AlterBrokerConfigs(node_id=NodeId(100), changes=(set_to("log.segment.bytes", "7000000"),)))
+    cluster.do(AlterTopicConfigs(name=ORDERS, changes=(set_to("cleanup.policy", "compact"),)))
+    for topic in (ORDERS, TopicName("unknown")):
+        values = topic_values(cluster.image, cluster.view, topic)
+        assert values == {name: topic_value(cluster.image, cluster.view, topic, name) for name in TOPIC_CONFIGS}
+        assert list(values) == list(TOPIC_CONFIGS)
 
 
 def test_lists_grow_and_shrink_from_the_value_in_force() -> None:
