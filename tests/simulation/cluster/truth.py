@@ -7,6 +7,7 @@ from quorate.metadata.core import records as r
 from quorate.metadata.core.image import MetadataImage, Topic
 from quorate.quorum.core.entries import Entry, EntryKind
 from quorate.quorum.entry_payload import decode_records
+from tests.simulation.cluster.equal_images import EqualImages
 from tests.simulation.cluster.findings import Findings
 
 
@@ -23,6 +24,7 @@ class Truth:
         self._deleted_epochs: dict[TopicName, dict[TopicId, int]] = {}
         self._replicas: dict[tuple[TopicId, PartitionIndex], tuple[NodeId, ...]] = {}
         self.configs: set[tuple[TopicId, str, str | None]] = set()
+        self._equal_images = EqualImages()
 
     @property
     def latest(self) -> MetadataImage:
@@ -52,7 +54,7 @@ class Truth:
         """No two nodes' images ever disagree at the same version."""
         if image.version >= len(self.images):
             self._report(f"node {node_id} shows version {image.version}, but {len(self.images) - 1} is the latest")
-        elif image != self.images[image.version]:
+        elif not self._equal_images.are_equal(image, self.images[image.version]):
             self._report(f"node {node_id} shows another image at version {image.version}")
 
     def _take_note(self, record: r.AnyRecord) -> None:

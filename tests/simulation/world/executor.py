@@ -7,9 +7,11 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class WorkDelay(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,22 +37,34 @@ class SimulatedExecutor(Executor):
         self.delay = delay
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()
+        raise TypeError("work comes by run_in_executor of the loop")
+
+    def start(self, function: Callable[..., T], args: tuple[Any, ...]) -> "asyncio.Future[T]":
+        """Work for ``run_in_executor``. Who does not want the result any more cancels the future; the work is done."""
+        future: asyncio.Future[T] = self._loop.create_future()
         self._note(f"work {_name_of(function)}")
         total_s = self.delay.draw_seconds(self._random)
         until_done_s = total_s * self._random.random()
 
         def work() -> None:
             try:
-                result = function(*args, **kwargs)
+                result = function(*args)
             except Exception as error:
-                self._loop.call_later(total_s - until_done_s, future.set_exception, error)
+                self._loop.call_later(total_s - until_done_s, _end, future, None, error)
             else:
-                self._loop.call_later(total_s - until_done_s, future.set_result, result)
+                self._loop.call_later(total_s - until_done_s, _end, future, result, None)
 
         self._loop.call_later(until_done_s, work)
         return future
+
+
+def _end(future: "asyncio.Future[Any]", result: object, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

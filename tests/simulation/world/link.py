@@ -1,5 +1,6 @@
 """One direction between two hosts: how long packets take, how many get lost on the way, and whether any get through."""
 
+from math import log
 from random import Random
 from typing import Protocol
 
@@ -39,6 +40,8 @@ class Link:
         self.is_blocked = False
         #: Whether the machine at the far end has power.
         self.leads_somewhere = True
+        #: All that was ever sent, headers of packets left out.
+        self.sent_bytes = 0
         self._free_at = 0.0
         self._stalled: dict[Stalled, float] = {}
 
@@ -48,11 +51,12 @@ class Link:
 
     def arrival_time(self, size_bytes: int) -> float:
         """When a packet that is sent now arrives."""
+        self.sent_bytes += size_bytes
         settings = self.settings
         random = self._random
         delay_ms = settings.delay_ms
         if settings.jitter_ms:
-            delay_ms += random.expovariate(1.0) * settings.jitter_ms
+            delay_ms -= log(1.0 - random.random()) * settings.jitter_ms  # Exponentially distributed.
         if settings.loss_probability:
             wait_ms = settings.retransmission_ms
             while random.random() < settings.loss_probability:

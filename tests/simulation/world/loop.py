@@ -12,6 +12,8 @@ from concurrent.futures import Executor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
+from tests.simulation.world.due import Due, LoopHandle, LoopTimer
+from tests.simulation.world.executor import SimulatedExecutor
 from tests.simulation.world.scheduler import LoopState, Scheduler
 
 if TYPE_CHECKING:
@@ -37,11 +39,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, owner: LoopOwner, scheduler: Scheduler, network: "Network") -> None:
         self.owner = owner
         self.state = LoopState.RUNNING
-        self.held: list[Handle] = []
+        self.held: list[Due] = []
         #: The connections that are open, by number.
         self.transports: dict[int, SimulatedTransport] = {}
-        self.default_executor: Executor | None = None
+        self.default_executor: SimulatedExecutor | None = None
         self._scheduler = scheduler
+        self._ready = scheduler.ready
         self._network = network
         self._numbers = 0
 
@@ -56,8 +59,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def thaw(self) -> None:
         self.state = LoopState.RUNNING
-        for handle in self.held:
-            self._scheduler.add_ready(handle)
+        self._ready.extend(self.held)
         self.held.clear()
 
     def next_number(self) -> int:
@@ -70,28 +72,28 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._scheduler.now
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Handle:
-        handle = Handle(callback, args, self, context)
+        handle = LoopHandle(callback, args, self, context)
         if self.state is not LoopState.DEAD:
-            self._scheduler.add_ready(handle)
+            self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
-        return self.call_at(self._scheduler.now + delay, callback, *args, context=context)
+        timer = LoopTimer(callback, args, self, context)
+        if self.state is not LoopState.DEAD:
+            self._scheduler.add_timer(timer, self._scheduler.now + delay)
+        return timer
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
-        handle = _Timer(when, callback, args, self, context)
+        timer = LoopTimer(callback, args, self, context)
         if self.state is not LoopState.DEAD:
-            self._scheduler.add_timer(handle, when)
-        return handle
+            self._scheduler.add_timer(timer, when)
+        return timer
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         self._scheduler.timer_cancelled()
@@ -109,6 +111,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Future[T]":
         chosen = executor or self.default_executor
         assert chosen is not None
+        if isinstance(chosen, SimulatedExecutor):
+            return chosen.start(func, args)
         return asyncio.wrap_future(chosen.submit(func, *args), loop=self)
 
     # Connections.
@@ -169,30 +173,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Nobody sends signals here."""
 
 
-class _Timer(TimerHandle):
-    """Does not tell when it is due: uvloop's do not where that is at once."""
-
-    def when(self) -> float:
-        raise AttributeError("'Handle' object has no attribute 'when'")
-
-
 class _NumberedFuture(asyncio.Future[Any]):
     """Its hash is a number of its loop and not its address, so that sets of futures have one order in all runs."""
 
-    def __init__(self, *, loop: SimulatedLoop) -> None:
-        self._number = loop.next_number()
-        super().__init__(loop=loop)
+    _number = 0
 
     def __hash__(self) -> int:
+        # Most are in no set ever.
+        if not self._number:
+            self._number = self.get_loop().next_number()  # type: ignore[attr-defined]
         return self._number
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    def __init__(
-        self, coro: Generator[Any, None, Any] | Coroutine[Any, Any, Any], *, loop: SimulatedLoop, **options: Any
-    ) -> None:
-        self._number = loop.next_number()
-        super().__init__(coro, loop=loop, **options)
+    _number = 0
 
-    def __hash__(self) -> int:
-        return self._number
+    __hash__ = _NumberedFuture.__hash__

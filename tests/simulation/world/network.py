@@ -7,7 +7,7 @@ as the end of the connection. Order is lost between connections only.
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from tests.simulation.world.link import Link, LinkSettings
@@ -54,6 +54,11 @@ class Network:
             link = self._links[key] = Link(self._scheduler, self._random, settings)
             link.leads_somewhere = self._has_power[key[1]]
         return link
+
+    def links(self) -> Iterator[tuple[str, str, Link]]:
+        """Every way that was used, from one address to another."""
+        for (source, target), link in self._links.items():
+            yield source, target, link
 
     def block(self, source: str, target: str) -> None:
         """One way only: nothing from ``source`` reaches ``target``."""

@@ -5,12 +5,14 @@ order in which they were asked for; no order ever comes from a hash or an addres
 """
 
 import gc
-from asyncio.events import Handle, TimerHandle, _set_running_loop
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import Protocol, TypeAlias, Union
+from typing import Any, Protocol
+
+from tests.simulation.world.due import Due, KernelEvent
 
 #: More steps than this without time passing are a loop that never ends.
 _MAX_STEPS_AT_ONE_TIME = 200_000
@@ -33,27 +35,9 @@ class ScheduledLoop(Protocol):
     """What the scheduler knows of the loop that a handle belongs to."""
 
     state: LoopState
-    held: list[Handle]
+    held: list[Due]
 
-
-class KernelEvent:
-    """Something that belongs to no process, such as the arrival of a packet."""
-
-    __slots__ = ("_args", "_callback", "_cancelled")
-
-    def __init__(self, callback: Callable[..., object], args: tuple[object, ...]) -> None:
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        self._cancelled = True
-
-    def _run(self) -> None:
-        self._callback(*self._args)
-
-
-_Entry: TypeAlias = Union[Handle, KernelEvent]  # noqa: UP007 - the runtime needs the names
+    def call_exception_handler(self, context: dict[str, Any]) -> None: ...
 
 
 class NothingWillHappen(AssertionError):
@@ -68,28 +52,25 @@ class Scheduler:
     def __init__(self) -> None:
         self.now = 0.0
         self.steps = 0
-        self._ready: deque[_Entry] = deque()
-        self._timers: list[tuple[float, int, _Entry]] = []
+        #: What is due now, in the order in which it runs.
+        self.ready: deque[Due] = deque()
+        self._timers: list[tuple[float, int, Due]] = []
         self._sequence = 0
         self._cancelled_timers = 0
         #: Set by whatever fails the run; looked at after each step.
         self.failure: BaseException | None = None
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        self._ready.append(KernelEvent(callback, args))
+        self.ready.append(KernelEvent(callback, args))
 
     def call_at(self, when: float, callback: Callable[..., object], *args: object) -> KernelEvent:
         event = KernelEvent(callback, args)
-        self._sequence += 1
-        heappush(self._timers, (when, self._sequence, event))
+        self.add_timer(event, when)
         return event
 
-    def add_ready(self, handle: Handle) -> None:
-        self._ready.append(handle)
-
-    def add_timer(self, handle: TimerHandle, when: float) -> None:
+    def add_timer(self, timer: Due, when: float) -> None:
         self._sequence += 1
-        heappush(self._timers, (when, self._sequence, handle))
+        heappush(self._timers, (when, self._sequence, timer))
 
     def timer_cancelled(self) -> None:
         self._cancelled_timers += 1
@@ -109,20 +90,41 @@ class Scheduler:
             if collects_garbage:
                 gc.enable()
 
-    def _run(self, is_over: Callable[[], bool], time_limit: float) -> None:
-        ready = self._ready
+    def _run(self, is_over: Callable[[], bool], time_limit: float) -> None:  # noqa: PLR0912 - a call less for each step
+        ready = self.ready
         steps_at_this_time = 0
+        running: ScheduledLoop | None = None
         while not is_over():
             if ready:
-                entry = ready.popleft()
+                due = ready.popleft()
                 steps_at_this_time += 1
                 if steps_at_this_time > _MAX_STEPS_AT_ONE_TIME:
-                    raise AssertionError(f"time stands still at {self.now:.6f}: {entry!r} and others go on for ever")
+                    raise AssertionError(f"time stands still at {self.now:.6f}: {due!r} and others go on for ever")
             else:
-                entry = self._next_timer(time_limit)
+                due = self._next_timer(time_limit)
                 steps_at_this_time = 0
-            self._run_entry(entry)
-            self.raise_failure()
+            self.steps += 1
+            if not self.steps % _STEPS_BETWEEN_COLLECTIONS:
+                gc.collect()
+            if due._cancelled:
+                continue
+            loop = due._loop
+            if loop is not running:
+                _set_running_loop(loop)
+                running = loop
+            if loop is None:
+                due._callback(*due._args)
+            elif loop.state is LoopState.RUNNING:
+                try:
+                    due._context.run(due._callback, *due._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    loop.call_exception_handler({"message": f"Exception in callback {due!r}", "exception": error})
+            elif loop.state is LoopState.FROZEN:
+                loop.held.append(due)
+            if self.failure is not None:
+                self.raise_failure()
 
     def raise_failure(self) -> None:
         if self.failure is not None:
@@ -131,33 +133,18 @@ class Scheduler:
 
     def run_to(self, time: float) -> None:
         """Run everything that is due up to a time, then let it be that time."""
-        self.run(lambda: not self._ready and not (self._timers and self._timers[0][0] <= time), time)
+        self.run(lambda: not self.ready and not (self._timers and self._timers[0][0] <= time), time)
         self.now = max(self.now, time)
 
-    def _next_timer(self, time_limit: float) -> _Entry:
-        if not self._timers:
+    def _next_timer(self, time_limit: float) -> Due:
+        timers = self._timers
+        if not timers:
             raise NothingWillHappen(f"nothing is due at {self.now:.6f}, and nothing is over")
-        if self._timers[0][0] > time_limit:
+        when, _, due = timers[0]
+        if when > time_limit:
             raise TimeIsUp(
                 f"not over at {self.now:.3f} s; the next thing happens after the limit of {time_limit:.3f} s"
             )
-        when, _, entry = heappop(self._timers)
+        heappop(timers)
         self.now = max(self.now, when)
-        return entry
-
-    def _run_entry(self, entry: _Entry) -> None:
-        self.steps += 1
-        if not self.steps % _STEPS_BETWEEN_COLLECTIONS:
-            gc.collect()
-        if entry._cancelled:
-            return
-        if isinstance(entry, KernelEvent):
-            _set_running_loop(None)
-            entry._run()
-            return
-        loop: ScheduledLoop = entry._loop  # type: ignore[attr-defined]
-        if loop.state is LoopState.RUNNING:
-            _set_running_loop(loop)  # type: ignore[arg-type]
-            entry._run()
-        elif loop.state is LoopState.FROZEN:
-            loop.held.append(entry)
+        return due

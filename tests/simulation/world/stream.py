@@ -69,11 +69,12 @@ class Stream:
         if isinstance(packet, Signal):
             self._queue(packet, _SIGNAL_BYTES)
             return
-        self._outstanding_bytes += len(packet)
-        cut = self._forward.split_at(len(packet))
+        size = len(packet)
+        self._outstanding_bytes += size
+        cut = self._forward.split_at(size)
         if cut:
             self._queue(packet[:cut], cut)
-        self._queue(packet[cut:], len(packet) - cut)
+        self._queue(packet[cut:], size - cut)
 
     def taken(self, count: int) -> None:
         """The receiver's process has read some of it."""
@@ -115,13 +116,15 @@ class Stream:
 
     def _arrive(self) -> None:
         packets = self._packets
-        while packets and packets[0][0] <= self._scheduler.now:
-            if not self._forward.is_open:
+        forward = self._forward
+        now = self._scheduler.now
+        while packets and packets[0][0] <= now:
+            if forward.is_blocked or not forward.leads_somewhere:
                 self._is_held_up = True
-                self._stall(self._forward)
+                self._stall(forward)
                 return
             self._deliver(packets.popleft()[1])
-        if not self._withheld_bytes:
+        if self._stalled_since is not None and not self._withheld_bytes:
             self._recovered()
         if packets and not self._arrival_is_scheduled:
             self._schedule_arrival()

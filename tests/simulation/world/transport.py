@@ -159,6 +159,11 @@ class SimulatedTransport(asyncio.Transport):
     def _take(self, limit: int) -> bytes:
         assert limit > 0, "a protocol without room"
         unread = self._unread
+        first = unread[0]
+        if len(unread) == 1 and isinstance(first, bytes) and len(first) <= limit:
+            unread.clear()
+            self._incoming.taken(len(first))
+            return first
         parts: list[bytes] = []
         while unread and limit and isinstance(first := unread[0], bytes):
             if len(first) > limit:
@@ -203,13 +208,14 @@ class SimulatedTransport(asyncio.Transport):
 
     def _push(self) -> None:
         """Hand to the kernel what it takes."""
-        while self._unsent and (room := self._outgoing.room_bytes) > 0:
-            first = self._unsent.popleft()
+        unsent, outgoing = self._unsent, self._outgoing
+        while unsent and (room := outgoing.room_bytes) > 0:
+            first = unsent.popleft()
             if len(first) > room:
-                self._unsent.appendleft(first[room:])
+                unsent.appendleft(first[room:])
                 first = first[:room]
             self._unsent_bytes -= len(first)
-            self._outgoing.send(first)
+            outgoing.send(first)
 
     def _flush(self) -> None:
         if self._is_gone or not self._unsent:

@@ -34,7 +34,7 @@ class World:
     def __init__(self, seed: int, *, link: LinkSettings | None = None, work_delay: WorkDelay | None = None) -> None:
         self.seed = seed
         self.scheduler = Scheduler()
-        self.trace = Trace(lambda: self.scheduler.now)
+        self.trace = Trace(self.scheduler)
         #: For decisions of the scenario.
         self.random = Random(f"{seed}/scenario")
         self.network = Network(self.scheduler, Random(f"{seed}/network"), self.trace, link or LinkSettings())
