@@ -5,7 +5,7 @@ node shows the result; that a node cannot decide by itself is nothing that its c
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
@@ -18,6 +18,7 @@ from quorate.kernel.ids import Offset, TopicId, TopicName
 from quorate.kernel.tasks import awaited_task
 from quorate.metadata.core import commands as c
 from quorate.metadata.core.command_codec import decode_outcomes, encode_commands
+from quorate.metadata.core.controller import cost_of
 from quorate.metadata.core.decisions import Answer, CarriedOut, Outcomes
 from quorate.metadata.core.image import Delta, MetadataImage, difference
 from quorate.metadata.core.records import AnyRecord, TopicDeleted
@@ -31,6 +32,9 @@ from quorate.quorum.leader_calls import NoQuorum
 _SUBMIT_TIMEOUT_MS = 15_000
 #: Agreed on in one entry, which every node applies in one turn of its loop. More are submitted part after part.
 COMMANDS_AT_ONCE = 500
+#: The same for what they concern, but for a topic that has more: each node checks an entry in one turn of its loop, and
+#: each takes 150 bytes to each node.
+PARTITIONS_AT_ONCE = 5_000
 #: Read in one turn of the loop at most, some hundreds of records.
 _READ_AT_ONCE_BYTES = 32 * 1024
 #: Partitions that go with their topics in one turn of the loop at most.
@@ -73,12 +77,11 @@ class QuorumMetadataStore(MetadataStore):
 
     async def _carry_out(self, commands: Sequence[c.Command], *, validate_only: bool) -> Outcomes:
         outcomes: Outcomes = []
-        for first in range(0, len(commands), COMMANDS_AT_ONCE):
-            some = commands[first : first + COMMANDS_AT_ONCE]
+        for some in parts_of(self.image, commands):
             try:
                 outcomes += await self._submit(some, validate_only=validate_only)
             except (NoQuorum, TimeoutError):
-                outcomes += [_timed_out() for _ in commands[first:]]
+                outcomes += [_timed_out() for _ in commands[len(outcomes) :]]
                 break
         else:
             await self._wait_after_creation(commands)
@@ -196,6 +199,19 @@ class QuorumMetadataStore(MetadataStore):
         if isinstance(command, c.CreateTopic) and command.topic_id is None:
             return msgspec.structs.replace(command, topic_id=TopicId(self._new_uuid()))
         return command
+
+
+def parts_of(image: MetadataImage, commands: Sequence[c.Command]) -> Iterator[Sequence[c.Command]]:
+    """The commands in their order, in as few parts as may be agreed on one after the other."""
+    first, cost = 0, 0
+    for number, command in enumerate(commands):
+        own = cost_of(image, [command])
+        if number > first and (number - first == COMMANDS_AT_ONCE or cost + own > PARTITIONS_AT_ONCE):
+            yield commands[first:number]
+            first, cost = number, 0
+        cost += own
+    if commands:
+        yield commands[first:]
 
 
 def _installed(image: MetadataImage, snapshot: Snapshot) -> _After:

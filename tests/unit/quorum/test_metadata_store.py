@@ -22,7 +22,7 @@ from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Sub
 from quorate.quorum.core.membership import Membership
 from quorate.quorum.entry_payload import encode_records
 from quorate.quorum.leader_calls import NoQuorum
-from quorate.quorum.metadata_store import COMMANDS_AT_ONCE, QuorumMetadataStore
+from quorate.quorum.metadata_store import COMMANDS_AT_ONCE, PARTITIONS_AT_ONCE, QuorumMetadataStore, parts_of
 from tests.simulation.world.world import World
 from tests.unit.quorum.driven_node import HeldWork, until
 
@@ -275,6 +275,15 @@ def test_many_commands_are_agreed_on_part_after_part() -> None:
         assert leader.store.image.topics.keys() == set(names)
 
     run(scenario)
+
+
+def test_large_topics_are_agreed_on_part_after_part() -> None:
+    large = [c.CreateTopic(name=f"large-{n}", partition_count=PARTITIONS_AT_ONCE // 2) for n in range(3)]
+    larger = c.CreateTopic(name="larger", partition_count=2 * PARTITIONS_AT_ONCE)
+    small = c.CreateTopic(name="small", partition_count=1)
+    parts = list(parts_of(MetadataImage(), [*large, larger, small]))
+    assert parts == [large[:2], large[2:], [larger], [small]]
+    assert not list(parts_of(MetadataImage(), []))
 
 
 def test_without_a_quorum_the_parts_that_are_left_time_out_together() -> None:
