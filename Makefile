@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test sim chaos fuzz fuzz-store rot week compat check format wheel bench map codegen clean
+.PHONY: help setup jvm demo test sim scale chaos fuzz fuzz-store rot week compat check format wheel bench map codegen clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -30,6 +30,12 @@ sim: setup ## whole clusters under faults, SEEDS=1000 of them on all cores
 	$(BIN)/python -m tests.simulation.cluster --seeds $(SEEDS) --first $(FIRST_SEED)
 	$(BIN)/python -m tests.simulation.replication --seeds $(SEEDS) --first $(FIRST_SEED)
 	$(BIN)/python -m tests.simulation.transactions --seeds $(SEEDS) --first $(FIRST_SEED)
+
+NODES ?= 50
+PARTITIONS ?= 100000
+scale: setup ## what a large cluster costs its controller, nodes and clients: NODES=50 with PARTITIONS=100000, and whole nodes with few
+	$(BIN)/python -m tests.simulation.scale --nodes $(NODES) --partitions $(PARTITIONS)
+	$(BIN)/python -m tests.simulation.scale --whole --nodes 5 20 $(NODES) --partitions 300
 
 CHAOS_SECONDS ?= 300
 chaos: setup ## kill -9, freeze and stop real nodes under load, for CHAOS_SECONDS=300, replace their certificates, then fuzz; nothing may be lost
