@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from quorate.broker.log_settings import AUDIT_LOGGER
 from quorate.kernel.line_limit import LineLimit
 from quorate.security.access import Checked
 from quorate.security.audit import (
@@ -23,7 +24,6 @@ from quorate.security.audit import (
 )
 from quorate.security.authorizer import Requester
 
-AUDIT_LOGGER: Final = "quorate.audit"
 audit = logging.getLogger(AUDIT_LOGGER)
 
 _LEVELS: Final = {AuditLevel.INFO: logging.INFO, AuditLevel.DEBUG: logging.DEBUG, AuditLevel.TRACE: logging.DEBUG - 5}

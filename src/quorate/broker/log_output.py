@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from quorate.broker.audit_log import AUDIT_LOGGER
-from quorate.broker.log_settings import AuditSettings, AuditThreshold, LogFormat, LogSettings
+from quorate.broker.log_settings import AUDIT_LOGGER, AuditSettings, AuditThreshold, LogFormat, LogSettings
 from quorate.kernel.errors import MOST_CHARACTERS, QuorateError, clip
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"

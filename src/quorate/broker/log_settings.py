@@ -3,13 +3,15 @@
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from quorate.kernel.decoding import convert
 from quorate.kernel.errors import QuorateError
 
+#: Stands here since every command formats lines, and knows nothing of what is audited.
+AUDIT_LOGGER: Final = "quorate.audit"
 #: Less would be replaced faster than anybody could read it.
 _FEWEST_BYTES = 64 * 1024
 _MOST_KEPT_FILES = 1000

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.broker.audit_log import AUDIT_LOGGER, AuditLog
+from quorate.broker.audit_log import AuditLog
 from quorate.broker.config import NodeConfig, parse_node_config
 from quorate.broker.log_output import TEXT_FORMAT, JsonFormatter, LineFormatter, begin_audit_log
-from quorate.broker.log_settings import AuditSettings, AuditThreshold, LogFormat
+from quorate.broker.log_settings import AUDIT_LOGGER, AuditSettings, AuditThreshold, LogFormat
 from quorate.kernel.errors import QuorateError
 from quorate.security.access import Checked
 from quorate.security.acls import AclOperation, AclResourceType

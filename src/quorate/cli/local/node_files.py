@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.broker.first_user import FirstUser
 from quorate.kernel.ids import NodeId
+
+if TYPE_CHECKING:  # Every command loads this module, and few make a cluster.
+    from quorate.broker.first_user import FirstUser
 
 _OWNER_ONLY = 0o600
 _OWNER_ONLY_FOLDER = 0o700
@@ -30,7 +33,7 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     peer_certificate_file: str | None = None
     peer_ca_file: str | None = None
     voters: Mapping[NodeId, str]
-    first_user: FirstUser | None = None
+    first_user: "FirstUser | None" = None
     rack: str | None = None
     #: Where its log goes; standard error where there is none.
     log_file: str | None = None
@@ -68,7 +71,7 @@ def _lines(keys: Mapping[str, str | None]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in keys.items() if value is not None)
 
 
-def _first_user_keys(user: FirstUser | None) -> dict[str, str | None]:
+def _first_user_keys(user: "FirstUser | None") -> dict[str, str | None]:
     if user is None:
         return {}
     return {"name": _quoted(user.name), "password_file": _quoted(user.password_file)}
