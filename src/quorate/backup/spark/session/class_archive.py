@@ -109,15 +109,18 @@ def main() -> None:
 def record(archive: ClassArchive, timeout_s: int = _WRITING_TIMEOUT_S) -> None:
     from quorate.backup.spark.session.classic_driver import ClassicDriver
     from quorate.backup.spark.session.driver_jvm import DriverJvm
+    from quorate.backup.spark.session.jvm_process import JvmProcess
 
     with tempfile.TemporaryDirectory(prefix="quorate-spark-") as name:
         folder = Path(name)
         conf = spark_conf(
             SparkSettings(master="local[1]"), archive.recording_options(), folder=folder, package_zip=None
         )
-        jvm = DriverJvm(folder)
+        process = JvmProcess(folder)
+        jvm = DriverJvm(process)
         try:
-            driver = ClassicDriver(jvm.start(conf, "quorate class recording"))
+            process.start(conf)
+            driver = ClassicDriver(jvm.open(conf, "quorate class recording"))
             driver.run(_nothing, [b""] * _TASKS, _Nobody())
             if jvm.stop(timeout_s) == 0:
                 archive.keep()

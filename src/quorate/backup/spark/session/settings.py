@@ -23,6 +23,9 @@ _QUICK_START_CONF = {
     "spark.locality.wait": "0s",
     "spark.log.level": "ERROR",
 }
+# The JVM only hands on a row for each task: compiling code for that takes longer than all such rows.
+_INTERPRETED_CONF = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_LONGEST_SOCKET_FOLDER = 60  # In bytes: with a name of 42, a socket's path may have 107.
 _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
 QUICK_START_JVM_OPTIONS = (_FIRST_COMPILER_ONLY, "-XX:+UseSerialGC")
 
@@ -60,7 +63,7 @@ def spark_conf(
     settings: SparkSettings, jvm_options: list[str], *, folder: Path, package_zip: Path | None
 ) -> dict[str, str]:
     """All that the session is started with; what the user set wins. ``folder`` is deleted after the session."""
-    conf = dict(_QUICK_START_CONF)
+    conf = _QUICK_START_CONF | ({} if settings.rows_pass_jvm else _INTERPRETED_CONF)
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     conf["spark.master"] = effective_master(settings.master)
     own_options = [
@@ -71,6 +74,8 @@ def spark_conf(
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.python.daemon.module"] = _DAEMON_MODULE
         conf["spark.local.dir"] = str(folder)
+        if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER:
+            conf["spark.python.unix.domain.socket.dir"] = str(folder)  # Else they stay behind in /tmp.
     if package_zip is not None:
         conf["spark.submit.pyFiles"] = str(package_zip)
     return conf | settings.conf

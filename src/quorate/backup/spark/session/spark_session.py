@@ -13,6 +13,7 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import quorate
 from quorate.backup.spark.session.class_archive import class_archive, record_in_background
 from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, QueryWatcher, Result, SparkJob
+from quorate.backup.spark.session.jvm_process import JvmProcess
 from quorate.backup.spark.session.settings import SparkSettings, find_java, spark_conf
 from quorate.backup.spark.session.tasks import TaskRunner, Work, collect_results
 from quorate.kernel import native
@@ -35,10 +37,8 @@ _ROWS_TO_SPREAD = 4096
 @contextlib.contextmanager
 def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
     """A session inside the block. ``say`` tells the user of what takes a while."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise QuorateError("this needs Spark: pip install 'quorate[backup]'") from None
+    if find_spec("pyspark") is None:
+        raise QuorateError("this needs Spark: pip install 'quorate[backup]'")
     say(f"kernel: {native.choice}")
     _silence_py4j()
     warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
@@ -66,19 +66,26 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _launch(settings: SparkSettings, name: str, folder: Path, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
-    from quorate.backup.spark.session.classic_driver import ClassicDriver
-    from quorate.backup.spark.session.driver_jvm import DriverJvm
-
     _check_master(settings.master)
     archive = class_archive(find_java(os.environ), os.environ) if settings.keeps_classes else None
     package_zip = None if settings.is_local else write_package_zip(folder)
     conf = spark_conf(settings, archive.jvm_options() if archive else [], folder=folder, package_zip=package_zip)
-    jvm = DriverJvm(folder)
+    process = JvmProcess(folder)
     try:
-        yield ClassicDriver(jvm.start(conf, name), say)
-        jvm.stop(_JVM_EXIT_TIMEOUT_S)
+        process.start(conf)
+        # Loaded while the JVM starts.
+        from quorate.backup.spark.session.classic_driver import ClassicDriver
+        from quorate.backup.spark.session.driver_jvm import DriverJvm
+
+        jvm = DriverJvm(process)
+        try:
+            yield ClassicDriver(jvm.open(conf, name), say)
+            if not settings.is_local:
+                jvm.stop(_JVM_EXIT_TIMEOUT_S)  # On a cluster others wait for its goodbye.
+        finally:
+            jvm.kill()
     finally:
-        jvm.kill()  # Whatever is left of it: after an interrupt, all.
+        process.kill()  # Whatever is left of it: after an interrupt, all.
     if archive is not None and archive.begin_attempt():
         say("Spark's classes are being kept in the background, once, so that it starts in half the time from now on")
         record_in_background()

@@ -45,3 +45,13 @@ def test_jvm_that_rows_pass_has_its_better_compiler() -> None:
     )
     assert "-XX:TieredStopAtLevel=1" in quick["spark.driver.extraJavaOptions"]
     assert thorough["spark.driver.extraJavaOptions"] == "-XX:+UseSerialGC"
+    assert quick["spark.sql.codegen.wholeStage"] == "false"
+    assert "spark.sql.codegen.wholeStage" not in thorough
+
+
+def test_sockets_lie_in_the_session_s_folder_where_their_names_fit() -> None:
+    near, deep = (
+        spark_conf(SparkSettings(), [], folder=folder, package_zip=None) for folder in (FOLDER, FOLDER / ("d" * 60))
+    )
+    assert near["spark.python.unix.domain.socket.dir"] == str(FOLDER)
+    assert "spark.python.unix.domain.socket.dir" not in deep
