@@ -17,8 +17,10 @@ from quorate.backup.segments.layout import FrameCodec
 from quorate.client.client_properties import ClientProperties, parse_client_properties
 from quorate.client.security_config import SecurityConfig
 from quorate.kernel.errors import QuorateError
+from quorate.kernel.settings import parse_duration_s
 
 _SMALLEST_SIZE_BYTES = 1024 * 1024  # Below it there would be more objects than sense.
+_LONGEST_KEPT_S = 24 * 3600
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,8 @@ class SparkConfig(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     remote: str | None = None
     conf: dict[str, str] = {}
+    #: For how long after the last command a Spark on this machine stays for the next ones; none stays unless given.
+    keep_warm: str | bool | None = None  # YAML reads off as False.
 
 
 class BackupConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +146,25 @@ def problems_of(cluster: ClusterConfig, place: str) -> list[tuple[str, str]]:
     return found + [(f"{place}.security.{key}", problem) for key, problem in cluster.security.problems()]
 
 
+def parse_keep_warm_s(given: str | bool | None) -> int | None:
+    """In seconds; None where no Spark is to stay."""
+    text = str(given or "off")
+    if text.strip().lower() in ("off", "0"):
+        return None
+    seconds = parse_duration_s(text)
+    if seconds > _LONGEST_KEPT_S:
+        raise ConfigError(f"{text!r} is longer than a day")
+    return seconds or None
+
+
+def spark_problems(spark: SparkConfig) -> list[tuple[str, str]]:
+    try:
+        parse_keep_warm_s(spark.keep_warm)
+    except QuorateError as error:
+        return [("spark.keep_warm:", str(error))]
+    return []
+
+
 def check_backup_id(backup_id: str) -> None:
     if not is_safe_segment(backup_id):
         raise ConfigError(f"backup_id {backup_id!r} may hold only letters, digits, '.', '_' and '-'")
@@ -152,7 +175,7 @@ def _problems(config: BackupConfig) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if not is_safe_segment(config.backup_id):
         found.append(("backup_id", f"{config.backup_id!r} may hold only letters, digits, '.', '_' and '-'"))
-    found += problems_of(source, "source")
+    found += problems_of(source, "source") + spark_problems(config.spark)
     if not source.topics.include:
         found.append(("source.topics.include", "names no topic"))
     for key, value in _positive_numbers(config):

@@ -21,6 +21,7 @@ from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     ConfOption,
     FormatOption,
+    KeepWarmOption,
     MasterOption,
     OutputFormat,
     RemoteOption,
@@ -49,6 +50,7 @@ def backup(  # noqa: PLR0917 - typer calls it by name
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
+    keep_warm: KeepWarmOption = None,
     orphan_age_hours: Annotated[
         float, typer.Option(min=0, help="Delete objects that no manifest names when they are this old.")
     ] = 24.0,
@@ -76,7 +78,9 @@ def backup(  # noqa: PLR0917 - typer calls it by name
             contextlib.ExitStack() as stack,
         ):
             require_answer(client_config(settings), timeout, display.say)
-            session = _Session(settings, spark_settings(master, remote, conf, file=settings.spark), display, stack)
+            session = _Session(
+                settings, spark_settings(master, remote, conf, keep_warm, file=settings.spark), display, stack
+            )
             if is_continuous:
                 session.run_continuously(output_format, orphan_age_ms, found)
             report = session.run_once(orphan_age_ms)

@@ -10,7 +10,15 @@ from quorate.cli.backup import read_backup_config
 from quorate.cli.interruption import interruptible
 from quorate.cli.options import COPY_TIMEOUT_S, CommandConfigOption, TimeoutOption, read_client_properties
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.spark_options import (
+    ConfOption,
+    FormatOption,
+    KeepWarmOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    spark_settings,
+)
 from quorate.cli.terminal import counted
 from quorate.kernel.errors import QuorateError
 
@@ -40,6 +48,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
+    keep_warm: KeepWarmOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
     command_config: CommandConfigOption = None,
@@ -53,7 +62,7 @@ def export(  # noqa: PLR0917 - typer calls it by name
         raise QuorateError(f"--to {table_format}: choose one of {', '.join(exports.TableFormat)}")
     settings = None if config is None else read_backup_config(config, command_config if live else None)
     file = None if settings is None else settings.spark
-    spark = spark_settings(master, remote, conf, file=file, rows_pass_jvm=True)
+    spark = spark_settings(master, remote, conf, keep_warm, file=file, rows_pass_jvm=True)
     given = {"backup": storage, "backup_id": backup_id, "bootstrap_servers": bootstrap_servers, "topics": topics}
     request = exports.ExportRequest(
         options=options_of_config(settings, live=live)

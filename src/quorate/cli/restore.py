@@ -21,6 +21,7 @@ from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     ConfOption,
     FormatOption,
+    KeepWarmOption,
     MasterOption,
     OutputFormat,
     RemoteOption,
@@ -43,6 +44,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
+    keep_warm: KeepWarmOption = None,
     timeout: TimeoutOption = COPY_TIMEOUT_S,
     output_format: FormatOption = OutputFormat.TEXT,
     command_config: CommandConfigOption = None,
@@ -52,7 +54,7 @@ def restore(  # noqa: PLR0917 - typer calls it by name
     from quorate.client.first_contact import require_answer
 
     settings = read_restore_config(config, command_config)
-    spark = spark_settings(master, remote, conf, file=settings.spark)
+    spark = spark_settings(master, remote, conf, keep_warm, file=settings.spark)
     with (
         interruptible("run the same restore again, and it goes on where it was"),
         ProgressDisplay("restore", is_quiet=output_format is OutputFormat.JSON) as display,

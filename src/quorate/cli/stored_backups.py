@@ -9,7 +9,15 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import ConfOption, FormatOption, MasterOption, OutputFormat, RemoteOption, spark_settings
+from quorate.cli.spark_options import (
+    ConfOption,
+    FormatOption,
+    KeepWarmOption,
+    MasterOption,
+    OutputFormat,
+    RemoteOption,
+    spark_settings,
+)
 from quorate.cli.terminal import counted, print_table
 from quorate.kernel.errors import QuorateError
 
@@ -272,6 +280,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
+    keep_warm: KeepWarmOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Check that every object of a backup is there and is what was written."""
@@ -300,7 +309,7 @@ def verify(  # noqa: PLR0917 - typer calls it by name
         ProgressDisplay("verify", is_quiet=output_format is OutputFormat.JSON) as display,
     ):
         if deep:
-            report = _verify_deeply(location, inventory, display, spark_settings(master, remote, conf))
+            report = _verify_deeply(location, inventory, display, spark_settings(master, remote, conf, keep_warm))
         else:
             _begin(display, inventory, [entry.size_bytes for entry in inventory.segments])
             report = verify_quickly(opened, inventory, display)

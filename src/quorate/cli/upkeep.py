@@ -17,6 +17,7 @@ from quorate.cli.progress_display import ProgressDisplay, format_bytes
 from quorate.cli.spark_options import (
     ConfOption,
     FormatOption,
+    KeepWarmOption,
     MasterOption,
     OutputFormat,
     RemoteOption,
@@ -49,6 +50,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
     master: MasterOption = None,
     remote: RemoteOption = None,
     conf: ConfOption = None,
+    keep_warm: KeepWarmOption = None,
     output_format: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Merge small segments into larger ones, as a new manifest. What older manifests name stays until it is pruned."""
@@ -65,7 +67,7 @@ def compact(  # noqa: PLR0917 - typer calls it by name
         raise QuorateError("--max-segment-bytes is smaller than --min-segment-bytes: nothing could be merged")
     location = StorageLocation(storage, endpoint).below(backup_id)
     catalog = ManifestCatalog(open_storage(location), backup_id)
-    settings = spark_settings(master, remote, conf)
+    settings = spark_settings(master, remote, conf, keep_warm)
     with (
         interruptible("what was merged counts once its manifest is committed, and the backup is whole either way"),
         ProgressDisplay("compact", is_quiet=output_format is OutputFormat.JSON) as display,

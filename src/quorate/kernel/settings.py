@@ -1,4 +1,4 @@
-"""Values in settings: words out of a fixed set, and sizes as people write them (``10MB``, ``64 MiB``, ``1500``).
+"""Values in settings: words out of a fixed set, sizes as people write them (``10MB``, ``64 MiB``, ``1500``), durations.
 
 A wrong word is told together with the right ones. ``Durability`` is the one such set that many rooms act on.
 """
@@ -15,6 +15,8 @@ from quorate.kernel.errors import QuorateError
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _BINARY = {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _UNITS = _DECIMAL | _BINARY
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d{1,9})\s*([a-z]+)", re.ASCII)
 _SIZE = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?\s*([A-Za-z]*)", re.ASCII)
 
 
@@ -63,3 +65,12 @@ def parse_size(text: str) -> int:
     fraction = match[2] or ""
     size_bytes: int = int(match[1] + fraction) * unit // 10 ** len(fraction)
     return size_bytes
+
+
+def parse_duration_s(text: str) -> int:
+    """In seconds. A number alone is refused: nobody could tell seconds from milliseconds."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    unit = None if match is None else _SECONDS.get(match[2])
+    if match is None or unit is None:
+        raise QuorateError(f"{text!r} is not a duration such as 90s, 10m or 1h")
+    return int(match[1]) * unit

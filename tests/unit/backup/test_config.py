@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.config import BackupConfig, parse_backup_config
+from quorate.backup.config import BackupConfig, parse_backup_config, parse_keep_warm_s
 from quorate.backup.errors import ConfigError, StorageError
 from quorate.backup.manifests.manifest import Isolation, Mode
 from quorate.backup.objects.storage import StorageLocation
@@ -259,3 +259,18 @@ def test_a_secret_can_stand_in_a_file(tmp_path: Path) -> None:
     assert parse(text).source.security.password == "from a file"
     secret.unlink()
     assert complaint(text) == f"source.security.password: {secret} cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("10m", 600), ("90s", 90), ("1 h", 3600), ("off", None), ("'0'", None), ("0", None), ("null", None), ("0s", None)],
+)
+def test_how_long_a_spark_stays_warm(given: str, seconds: int | None) -> None:
+    assert parse_keep_warm_s(parse(SMALLEST + f"spark: {{keep_warm: {given}}}").spark.keep_warm) == seconds
+
+
+@pytest.mark.parametrize(
+    "given", ["600", "10", "-5m", "1.5h", "true", "forever", "25h", "2d", "99999999999999h", "[1m]"]
+)
+def test_a_wrong_duration_is_named(given: str) -> None:
+    assert "spark.keep_warm" in complaint(SMALLEST + f"spark: {{keep_warm: {given}}}")

@@ -12,7 +12,7 @@ from quorate.backup.spark.data_source.options import parse_options
 from quorate.broker.config import parse_node_config
 from quorate.client.config import parse_client_config
 from quorate.kernel.errors import QuorateError
-from quorate.kernel.settings import check_choices, parse_size
+from quorate.kernel.settings import check_choices, parse_duration_s, parse_size
 
 NODE = 'node_id = 1\ndata_dir = "/x"\nlisten = "127.0.0.1:9092"\n'
 BACKUP = """
@@ -124,3 +124,14 @@ def test_partitions_that_are_no_span_are_a_sentence(partitions: str, sentence: s
 
 def test_partitions_are_numbers_and_spans() -> None:
     assert parse_options(LIVE | {"partitions": "7, 1-3,2 - 4"}).partitions == frozenset({1, 2, 3, 4, 7})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2 min", 120), ("1H", 3600), ("1d", 86400)])
+def test_durations_have_units(text: str, seconds: int) -> None:
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "10ms", "1.5h", "-1s", "1h30m", "٣s", "9999999999s"])
+def test_what_is_no_duration_is_told(text: str) -> None:
+    with pytest.raises(QuorateError, match="is not a duration such as 90s, 10m or 1h"):
+        parse_duration_s(text)

@@ -6,7 +6,15 @@ from typing import Literal
 
 import msgspec
 
-from quorate.backup.config import ClusterConfig, SparkConfig, StorageConfig, check_backup_id, problems_of, with_login
+from quorate.backup.config import (
+    ClusterConfig,
+    SparkConfig,
+    StorageConfig,
+    check_backup_id,
+    problems_of,
+    spark_problems,
+    with_login,
+)
 from quorate.backup.config_reading import read_config
 from quorate.backup.errors import ConfigError
 from quorate.backup.objects.opening import parse_url
@@ -77,6 +85,7 @@ def parse_restore_config(
         raise ConfigError(f"{file_name}: {error}") from None
     for key, problem in [
         *problems_of(config.target, "target"),
+        *spark_problems(config.spark),
         *((f"restore.{key}", problem) for key, problem in _problems(config.restore)),
     ]:
         raise ConfigError(f"{file_name}: {key} {problem}")

@@ -100,7 +100,7 @@ def live_cluster(request: ExportRequest) -> ClientConfig | None:
 def run_export(spark: SparkQueries, request: ExportRequest, watcher: QueryWatcher) -> ExportReport:
     started = time.monotonic()
     check_request(request)
-    record_count = spark.query(lambda session: _write(session, request), watcher)
+    record_count = spark.query(_TableWriting(request), watcher)
     folder = request.local_folder
     if folder is not None:
         add_table_metadata(request.table_format, folder, is_partitioned=request.is_partitioned)
@@ -111,6 +111,16 @@ def run_export(spark: SparkQueries, request: ExportRequest, watcher: QueryWatche
         seconds=time.monotonic() - started,
         size_bytes=_size_of(folder),
     )
+
+
+class _TableWriting:
+    """Can be pickled: the session may be another process's. Gives the number of records."""
+
+    def __init__(self, request: ExportRequest) -> None:
+        self._request = request
+
+    def __call__(self, session: "SparkSession") -> int:
+        return _write(session, self._request)
 
 
 def _write(session: "SparkSession", request: ExportRequest) -> int:

@@ -21,8 +21,11 @@ LOOK_S = 2.0  # Often enough for the patience.
 
 
 class ClassicDriver:
-    def __init__(self, session: SparkSession, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, session: SparkSession, say: Callable[[str], None] = lambda _: None, *, is_shared: bool = False
+    ) -> None:
         self._session = session
+        self._is_shared = is_shared  # Jobs of other commands run beside those of this one.
         self._say = say
         self._context = session.sparkContext
         self._finished = self._context.accumulator([], _Lists())
@@ -88,13 +91,18 @@ class ClassicDriver:
     def _start(self, action: Callable[[], Result]) -> SparkJob[Result]:
         job = SparkJob(
             action,
-            mark=lambda group: self._context.setJobGroup(group, "quorate", interruptOnCancel=True),
+            mark=self._mark,
             cancel=self._context.cancelJobGroup,
         )
         thread = InheritableThread(target=job.run, session=self._session)
         thread.daemon = True
         thread.start()
         return job
+
+    def _mark(self, group: str) -> None:
+        self._context.setJobGroup(group, "quorate", interruptOnCancel=True)
+        if self._is_shared:
+            self._context.setLocalProperty("spark.scheduler.pool", group)
 
     def _count_tasks(self, group: str) -> tuple[int, int]:
         """Finished tasks and all tasks of the group's jobs, as far as Spark has begun them."""

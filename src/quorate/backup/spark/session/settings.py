@@ -42,6 +42,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     remote: str | None = None  # A Spark Connect server; then ``master`` means nothing.
     conf: dict[str, str] = {}
     rows_pass_jvm: bool = False  # Worth the JVM's better compiler, which takes its time to get going.
+    keep_warm_s: float | None = None  # Share a Spark that stays for so long after the last command.
 
     @property
     def is_local(self) -> bool:

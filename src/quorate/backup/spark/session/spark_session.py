@@ -40,6 +40,39 @@ def open_spark(settings: SparkSettings, name: str, say: Callable[[str], None]) -
     if find_spec("pyspark") is None:
         raise QuorateError("this needs Spark: pip install 'quorate[backup]'")
     say(f"kernel: {native.choice}")
+    if settings.keep_warm_s is not None and not settings.is_local:
+        say("Spark is kept warm on this machine alone: keep_warm counts for nothing here")
+    if settings.keep_warm_s is not None and settings.is_local:
+        opened = _share(settings, settings.keep_warm_s, name, say)
+    else:
+        opened = _open_own(settings, name, say)
+    with opened as driver:
+        yield driver
+
+
+@contextlib.contextmanager
+def _share(settings: SparkSettings, keep_warm_s: float, name: str, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
+    """A warm Spark, and one of the command's own where there is none. Of pyspark nothing is loaded for the first."""
+    from quorate.backup.spark.warm.command import NoWarmSpark, WarmSpark, connect
+
+    with contextlib.ExitStack() as stack:
+
+        def start_own() -> OpenedSpark:
+            return stack.enter_context(_open_own(settings, name, say))
+
+        try:
+            channel = connect(settings, keep_warm_s, say)
+        except NoWarmSpark as error:
+            say(f"there is no warm Spark ({error}); this command starts one of its own")
+            yield start_own()
+        else:
+            warm = WarmSpark(channel, start_own, say)
+            stack.callback(warm.close)
+            yield warm
+
+
+@contextlib.contextmanager
+def _open_own(settings: SparkSettings, name: str, say: Callable[[str], None]) -> Iterator[OpenedSpark]:
     _silence_py4j()
     warnings.filterwarnings("ignore", module=r"pyspark\.")  # On pandas, which is not used, and on type hints of UDFs.
     with tempfile.TemporaryDirectory(prefix="quorate-spark-") as folder:
