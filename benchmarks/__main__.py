@@ -19,6 +19,8 @@ from benchmarks.cases import Selection
 from benchmarks.certificates import make_certificates
 from benchmarks.cluster import cases as cluster
 from benchmarks.cluster.measure import Choice, measure_cluster
+from benchmarks.commands import cases as commands
+from benchmarks.commands.measure import measure_commands
 from benchmarks.connection import RequestFailed
 from benchmarks.contenders.choice import ContenderChoice
 from benchmarks.contenders.contender import ContenderFailed
@@ -71,6 +73,8 @@ def main() -> int:
             measure_backup(_contender_choice(options), environment, _say)
         if _wants_restore(options):
             measure_restore(_contender_choice(options), environment, _say)
+        if _wants_in_full_runs(options, commands.PREFIX):
+            measure_commands(options.only, environment, _say, quick=options.quick)
         if _wants_data_source(options):
             measure_data_source(_contender_choice(options), environment, _say)
     except (RequestFailed, ContenderFailed, WrongTopicError) as error:
@@ -98,7 +102,8 @@ def _wants_node(options: argparse.Namespace) -> bool:
 
 def _node_words(options: argparse.Namespace) -> list[str]:
     """Which measures of one node are asked for; none where all are."""
-    others = (backup.PREFIX, cluster.PREFIX, data_source.PREFIX, loop.PREFIX, restore.PREFIX, _NODE)
+    parts = (backup, cluster, commands, data_source, loop, restore)
+    others = (*(part.PREFIX for part in parts), _NODE)
     return [word for word in options.only if not word.startswith(others)]
 
 

@@ -21,7 +21,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         default=(),
         metavar="NAME",
         help="measures whose names begin so, as produce-64k, not kept; or the parts node, cluster, loop, backup,"
-        " restore, data-source",
+        " restore, commands, data-source",
     )
     _add_node_options(parser)
     _add_cluster_options(parser)
