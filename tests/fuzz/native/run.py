@@ -27,7 +27,7 @@ OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:max_allocation_size_mb=256:allocator_may_return_null=0:quarantine_size_mb=16",
     "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
 }
-_COMPILE_TIMEOUT_S = 120
+_COMPILE_TIMEOUT_S = 600
 
 
 class Report(NamedTuple):

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import quorate
+from hatch_build import CannotCompile, find_compiler
 from quorate.kernel import native
 from quorate.kernel.native import INTERFACE, SWITCH, Choice, NativeModule, choose
 
@@ -108,6 +110,17 @@ def test_module_with_another_interface_is_not_used(pack: Pack, module: bytes) ->
     assert newer != source
     place = pack(package(**{"kernel/native.py": newer, native.FILE: module}))
     assert f"({INTERFACE}), not {quorate.__version__} ({INTERFACE + 1}) !" in said(place)
+
+
+def test_module_is_here_where_it_can_be_built() -> None:
+    """Else all that compares it with its twins would be skipped, and nobody would know."""
+    try:
+        find_compiler(os.environ)
+    except CannotCompile as reason:
+        pytest.skip(str(reason))
+    if not Path(sysconfig.get_path("include"), "Python.h").is_file() or os.environ.get(SWITCH) == "0":
+        pytest.skip("no headers, or not wanted")
+    assert str(native.choice) == "native"
 
 
 def test_the_headers_number_is_the_packages() -> None:
