@@ -17,7 +17,13 @@ from quorate.kernel.native import FILE, SWITCH
 from tests.fuzz.native.run import OPTIONS, ROOT, FuzzFailed
 
 #: Whatever calls a native function with odd arguments, or compares it with its twin.
-TESTS: Final = ("tests/unit/kernel/test_native.py", "tests/unit/records/test_columnar.py")
+TESTS: Final = (
+    "tests/unit/backup/restore/test_plain_frames.py",
+    "tests/unit/backup/segments/test_stretches.py",
+    "tests/unit/client/test_regions.py",
+    "tests/unit/kernel/test_native.py",
+    "tests/unit/records/test_columnar.py",
+)
 _CFLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 
 

@@ -99,3 +99,11 @@ def test_a_bit_that_is_another_one_is_found_wherever_it_is_under_the_checksum(po
 
     with pytest.raises(CorruptBatch, match="batch at offset 1 has CRC"):
         check_region(memoryview(data))
+
+
+@pytest.mark.parametrize("arguments", [(), (b"",), (1, 0, 1, True), (b"", "0", 1, True), (b"", 0, 1, True, 1)])
+def test_odd_arguments_are_refused(arguments: tuple[object, ...], module: NativeModule) -> None:
+    with pytest.raises(TypeError):
+        module.cut_region(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        module.check_region(arguments)  # type: ignore[arg-type]

@@ -167,3 +167,15 @@ def test_records_are_views_of_the_frame(module: NativeModule) -> None:
 
     assert (read_header(header).base_offset, read_header(header).partition_leader_epoch, count) == (0, -1, 2)
     assert records.obj is payload
+
+
+@pytest.mark.parametrize("odd", [(), (1,) * 6, (1,) * 8, ("1",) * 7, None, 5])
+def test_odd_arguments_are_refused(odd: object, module: NativeModule) -> None:
+    with pytest.raises(TypeError):
+        module.plain_batches(PLAIN, odd)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        module.plain_batches(odd, (1, 0, 1, 0, 2, 1_000, 20))  # type: ignore[arg-type]
+    with pytest.raises((TypeError, OverflowError)):
+        module.stamp(bytearray(61), memoryview(b""), 2**64, 1, 1)
+    with pytest.raises(TypeError):
+        module.stamp(bytes(61), memoryview(b""), 1, 1, 1)  # type: ignore[arg-type]

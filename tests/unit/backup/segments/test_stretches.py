@@ -206,3 +206,13 @@ def test_a_copy_by_stretches_is_the_copy_batch_by_batch(
         monkeypatch.setattr(stretches, "native", None)
 
     assert copy(regions, wanted, settings, take_by_stretches) == copy(regions, wanted, settings, take_batch_by_batch)
+
+
+@pytest.mark.parametrize("odd", [(), (1,) * 5, (1,) * 7, ("1",) * 6, None, 5])
+@pytest.mark.skipif(native is None, reason="no native module")
+def test_odd_rules_are_refused(odd: object) -> None:
+    assert native is not None
+    with pytest.raises(TypeError):
+        native.follow(raw_batch(0, 1), 0, odd)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.follow(odd, 0, rules())  # type: ignore[arg-type]
