@@ -42,13 +42,13 @@ class DriverJvm:
         """The exit status of the JVM; None where it was never there, or had to be killed."""
         if self._session is not None:
             self._session.stop()
-        _forget_gateway()
+        _forget_session()
         return self._process.wait(timeout_s)
 
     def kill(self) -> None:
         """Whatever it is at."""
         self._process.kill()
-        _forget_gateway()
+        _forget_session()
 
 
 def _connect(address: GatewayAddress, conf: SparkConf) -> Any:
@@ -70,8 +70,11 @@ def _leave_out_numpy() -> None:
     protocol.INPUT_CONVERTER[:] = kept
 
 
-def _forget_gateway() -> None:
+def _forget_session() -> None:
+    """What pyspark keeps for the whole process: the next session would find it, and call a JVM that is gone."""
     with contextlib.suppress(Exception):
+        sessions: Any = SparkSession
+        sessions._instantiatedSession = sessions._activeSession = None
         SparkContext._active_spark_context = None
         gateway: Any = SparkContext._gateway
         SparkContext._gateway = SparkContext._jvm = None
