@@ -1,6 +1,8 @@
 """Whole commands with a Spark of their own and with a warm one, in turns, on a cluster of three nodes; the page."""
 
 import json
+import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class CommandReport(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     settings: CommandSettings
+    load_before: float  # Of the machine; the goals are meant for one that does nothing else.
     runs: list[Run]
 
 
@@ -43,9 +46,11 @@ def measure_commands(
 ) -> None:
     """Kept where it is whole."""
     settings = cases.QUICK if quick else cases.FULL
+    load_before = os.getloadavg()[0]
+    logging.getLogger("quorate").setLevel(logging.ERROR)  # Of the cluster in this process, that it is slow or ends.
     runner = CommandRunner(settings, Selection(words=tuple(words)), say)
     runner.measure()
-    report = CommandReport(environment=environment, settings=settings, runs=runner.runs)
+    report = CommandReport(environment=environment, settings=settings, load_before=load_before, runs=runner.runs)
     print(render(report))
     if not quick and (not words or cases.PREFIX in words):
         page = save_page(report, f"{environment.date}-{environment.commit}-commands", render(report))
@@ -101,6 +106,7 @@ def render(report: CommandReport) -> str:
         "",
         f"- Machine: {environment.cores} cores, {environment.processor}, Linux {environment.kernel}",
         f"- Python {environment.python}; {report.settings.repeats} repeats in turns, as typed, from the second run on",
+        f"- Load of the machine before the run: {report.load_before:.1f}; the goals are for one that does nothing else",
         "- CPU seconds of all that works for the command, its JVM and Spark's workers too",
         "",
         *table(rows),

@@ -30,7 +30,10 @@ def run(way: Way, seconds: float) -> Run:
 
 def test_page_compares_runs_that_followed_each_other_and_judges_medians() -> None:
     runs = [run(Way.OWN, 3.0), run(Way.WARM, 1.5), run(Way.OWN, 3.2), run(Way.WARM, 0.8), run(Way.OWN, 5.0)]
-    page = render(CommandReport(environment=ENVIRONMENT, settings=QUICK, runs=[*runs, run(Way.WARM, 2.0)]))
+    runs.append(run(Way.WARM, 2.0))
+    page = render(CommandReport(environment=ENVIRONMENT, settings=QUICK, load_before=7.5, runs=runs))
+
+    assert "before the run: 7.5" in page
 
     assert "3.20" in page
     assert "3.5 s, met" in page
