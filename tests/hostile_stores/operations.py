@@ -23,7 +23,7 @@ from quorate.backup.segments.layout import FrameCodec
 from quorate.backup.spark.data_source.backup_reading import plan_backup, read_backup
 from quorate.backup.spark.data_source.options import BackupSource, parse_options
 from quorate.backup.spark.upkeep.verification import DeepCheck, take_inventory
-from quorate.cli.spark_options import OutputFormat
+from quorate.cli.spark import OutputFormat
 from quorate.cli.stored_backups import list_backups, verify
 from quorate.kernel.ids import PartitionIndex, TopicName
 from tests.hostile_stores.restoring import SECTIONS, planned, read_what_would_be_written

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from quorate.backup.spark.warm.messages import ANSWERS, Channel, ChannelLost, Hello, Refused, Run
+from quorate.backup.spark.warm.messages import ANSWERS, ChannelLost, CommandHello, CommandRefused, RunJob, WarmChannel
 from quorate.backup.spark.warm.place import WarmPlace
 from tests.backup_commands import create_topics, interrupt, produce
 from tests.eventually import eventually
@@ -141,11 +141,11 @@ def test_job_of_a_stopped_command_is_cancelled_and_the_next_command_goes_on(warm
 def test_who_has_not_the_token_gets_nothing(warm: WarmCommands) -> None:
     assert warm.backup(*LOCAL).status == 0
     place = WarmPlace(warm.place)
-    for first in (Hello("0" * 64, 60), Hello("", None), Run(b"", [], {}, None, 0)):
+    for first in (CommandHello("0" * 64, 60), CommandHello("", None), RunJob(b"", [], {}, None, 0)):
         with place.dial(10) as connection:
-            channel = Channel(connection, ANSWERS)
+            channel = WarmChannel(connection, ANSWERS)
             channel.send(first)
-            assert channel.receive(10) == Refused("the token is another one's")
+            assert channel.receive(10) == CommandRefused("the token is another one's")
             with pytest.raises(ChannelLost):
                 channel.receive(10)
     for data in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\x10\x01" + b"x" * 4097, b"\0\0\0\x01\xc1"):

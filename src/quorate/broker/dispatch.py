@@ -46,8 +46,7 @@ from quorate.protocol.frames import (
     encode_response,
     encode_unsupported_api_versions,
 )
-from quorate.protocol.hot_answers import encode_hot_response
-from quorate.protocol.hot_requests import read_hot_request
+from quorate.protocol.hot_messages import encode_hot_response, read_hot_request
 from quorate.protocol.schema import Request, Response
 from quorate.transport.connection import CloseConnection, ServerConnection
 from quorate.transport.outbox import Reply

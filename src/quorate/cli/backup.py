@@ -18,7 +18,7 @@ from quorate.cli.options import (
     read_settings_file,
 )
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import (
+from quorate.cli.spark import (
     ConfOption,
     FormatOption,
     KeepWarmOption,

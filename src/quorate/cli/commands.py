@@ -21,12 +21,12 @@ from quorate.cli import (
     offsets,
     restore,
     serve,
+    spark,
     stored_backups,
     tls,
     topics,
     up,
     upkeep,
-    warm_sparks,
 )
 from quorate.cli.cluster import nodes, rebalance
 from quorate.kernel import native
@@ -91,7 +91,7 @@ app.command("export")(export.export)
 app.command("compact")(upkeep.compact)
 app.command("prune")(upkeep.prune)
 app.command("hold")(upkeep.hold)
-app.add_typer(warm_sparks.app, name="spark")
+app.add_typer(spark.app, name="spark")
 
 #: The backup commands under a name of their own.
 kafka_backup = typer.Typer(
@@ -108,7 +108,7 @@ kafka_backup.command("verify")(stored_backups.verify)
 kafka_backup.command("compact")(upkeep.compact)
 kafka_backup.command("prune")(upkeep.prune)
 kafka_backup.command("hold")(upkeep.hold)
-kafka_backup.add_typer(warm_sparks.app, name="spark")
+kafka_backup.add_typer(spark.app, name="spark")
 
 
 @app.callback(invoke_without_command=True)

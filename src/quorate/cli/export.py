@@ -10,7 +10,7 @@ from quorate.cli.backup import read_backup_config
 from quorate.cli.interruption import interruptible
 from quorate.cli.options import COPY_TIMEOUT_S, CommandConfigOption, TimeoutOption, read_client_properties
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import (
+from quorate.cli.spark import (
     ConfOption,
     FormatOption,
     KeepWarmOption,

@@ -8,7 +8,7 @@ import typer
 
 from quorate.cli.options import COPY_TIMEOUT_S, CommandConfigOption, TimeoutOption
 from quorate.cli.restore import read_restore_config
-from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.spark import FormatOption, OutputFormat
 from quorate.cli.terminal import counted, tell
 from quorate.kernel.errors import QuorateError
 

@@ -9,7 +9,7 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.progress_display import ProgressDisplay, format_bytes
-from quorate.cli.spark_options import (
+from quorate.cli.spark import (
     ConfOption,
     FormatOption,
     KeepWarmOption,

@@ -13,7 +13,7 @@ from quorate.cli.options import (
     open_client,
     parse_configs,
 )
-from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.spark import FormatOption, OutputFormat
 from quorate.cli.terminal import YesOption, confirm, counted, node_list, print_table
 from quorate.kernel.errors import ErrorCode, QuorateError
 from quorate.kernel.ids import TopicName

@@ -89,7 +89,7 @@ class NativeModule(Protocol):
         ...
 
     def encode_produced(self, *fields: int | str | bytes) -> bytes | None:
-        """A whole answer of the fields in ``protocol.hot_answers``; None for the twin, ``frames.encode_response``."""
+        """A whole answer of the fields in ``protocol.hot_messages``; None for the twin, ``frames.encode_response``."""
         ...
 
     def encode_fetched(self, *fields: int | str | bytes) -> bytes | None:

@@ -19,9 +19,8 @@ from quorate.kernel.ids import NO_DIRECTORY, DirectoryId, NodeId, QuorumLeader
 from quorate.kernel.ports import Clock
 from quorate.kernel.tasks import monotonic_ms
 from quorate.metadata.core.controller import Controller
-from quorate.metadata.core.image import Delta, MetadataImage
+from quorate.metadata.core.image import Broker, Delta, MetadataImage
 from quorate.metadata.store import DepartedBrokers, LeadershipUncertainty
-from quorate.quorum.agreed_addresses import AgreedAddresses
 from quorate.quorum.config import QuorumConfig
 from quorate.quorum.core.config import RaftConfig
 from quorate.quorum.core.leader_requests import LeaderAnswer, LeaderRequest, Redirect, encode
@@ -59,6 +58,31 @@ class QuorumEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions
     #: Told when this node cannot go on: its disk failed, or an invariant is broken.
     on_failure: Callable[[Exception], None]
+
+
+class AgreedAddresses:
+    def __init__(self, node_id: NodeId, voters: Mapping[NodeId, Address]) -> None:
+        self._node_id = node_id
+        self._voters = voters
+        #: As they were when last asked for, and what they came from: neither of these ever changes.
+        self._found: dict[NodeId, Address] = {}
+        self._membership: Membership | None = None
+        self._brokers: Mapping[NodeId, Broker] = {}
+
+    def of(self, membership: Membership, brokers: Mapping[NodeId, Broker]) -> Mapping[NodeId, Address]:
+        """Read anew only where the cluster has agreed on something else: it is asked for again and again."""
+        if membership is not self._membership or brokers is not self._brokers:
+            self._membership, self._brokers = membership, brokers
+            self._found = self._read(membership, brokers)
+        return self._found
+
+    def _read(self, membership: Membership, brokers: Mapping[NodeId, Broker]) -> dict[NodeId, Address]:
+        known = dict(self._voters)
+        places = [(member.node_id, member.address) for member in membership.members]
+        places += [(broker.node_id, broker.peer_address) for broker in brokers.values()]
+        known.update({node_id: parse_address(place) for node_id, place in places if place and is_address(place)})
+        known.pop(self._node_id, None)
+        return known
 
 
 class Quorum:

@@ -12,7 +12,7 @@ from quorate.kernel.native import choice
 from quorate.kernel.ports import Buffer, FileRegion
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import encode_response
-from quorate.protocol.hot_answers import HOT_ENCODERS, encode_hot_response
+from quorate.protocol.hot_messages import HOT_ENCODERS, encode_hot_response
 from quorate.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

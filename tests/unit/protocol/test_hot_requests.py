@@ -13,7 +13,7 @@ from quorate.kernel.native import choice
 from quorate.protocol.codec import decode_part
 from quorate.protocol.errors import ProtocolError
 from quorate.protocol.frames import RequestHeader, decode_request_header, encode_request
-from quorate.protocol.hot_requests import HotRequest, read_hot_request
+from quorate.protocol.hot_messages import HotRequest, read_hot_request
 from quorate.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from quorate.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.protocol.strategies import messages

@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from quorate.kernel.address import Address
 from quorate.kernel.ids import NodeId
-from quorate.quorum.agreed_addresses import AgreedAddresses
 from quorate.quorum.core.membership import Member, Membership
+from quorate.quorum.quorum import AgreedAddresses
 from tests.unit.metadata.core.cluster import Cluster
 
 SELF, VOTER, LEARNER, JOINED = map(NodeId, (1, 2, 3, 7))

@@ -20,7 +20,7 @@ from quorate.cli.cluster.rebalance import carry_out, show_plan, wait_for_moves
 from quorate.cli.interruption import interruptible
 from quorate.cli.local.node_files import NodeFile, make_private_folder, write_private
 from quorate.cli.options import DEFAULT_TIMEOUT_S, BootstrapOption, CommandConfigOption, TimeoutOption, open_client
-from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.spark import FormatOption, OutputFormat
 from quorate.cli.terminal import YesOption, confirm, counted, node_list, print_table, tell
 from quorate.kernel.address import Address, parse_address
 from quorate.kernel.errors import QuorateError

@@ -8,7 +8,7 @@ import typer
 
 from quorate.cli.interruption import interruptible
 from quorate.cli.options import BootstrapOption, CommandConfigOption, client_config
-from quorate.cli.spark_options import FormatOption, OutputFormat
+from quorate.cli.spark import FormatOption, OutputFormat
 
 if TYPE_CHECKING:
     from quorate.cli.doctor.examination import Examination

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import quorate
+from quorate.backup.spark.session.launching import cache_folder
 from quorate.backup.spark.session.settings import QUICK_START_JVM_OPTIONS, SparkSettings, find_java, spark_conf
 from quorate.backup.spark.session.tasks import Outcome, Report, ignore
 
@@ -94,11 +95,6 @@ def record_in_background(command: Sequence[str] = _RECORDING) -> None:
             command, stdin=nowhere, stdout=nowhere, stderr=nowhere, env=environment, cwd="/", start_new_session=True
         )
         process.returncode = 0  # Nobody waits for it: without this, its object would complain when it goes.
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "quorate"
 
 
 def main() -> None:

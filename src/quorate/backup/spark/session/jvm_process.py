@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from quorate.backup.spark.session.class_archive import cache_folder
-from quorate.backup.spark.session.launching import Launch, forget, launch, scripts
+from quorate.backup.spark.session.launching import Launch, cache_folder, forget, launch, scripts
 from quorate.backup.spark.session.settings import find_java
 from quorate.kernel.errors import QuorateError
 

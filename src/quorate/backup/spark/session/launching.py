@@ -127,3 +127,8 @@ class _Memory:
     def forget(self) -> None:
         with suppress(OSError):
             self._path.unlink()
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "quorate"

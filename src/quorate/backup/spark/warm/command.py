@@ -2,6 +2,8 @@
 
 Nothing here is worth the failure of a command. Where there can be no warm Spark, or it is lost in the middle of a job,
 one line says why, and the command goes on with a Spark of its own: a task may run twice, here as anywhere.
+
+A visit looks at the warm Sparks of this user without using them, and ends them.
 """
 
 import os
@@ -10,9 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,26 +22,27 @@ import quorate
 from quorate.backup.spark.session.job import JobWatcher, OpenedSpark, QueryWatcher, Result
 from quorate.backup.spark.session.settings import SparkSettings, find_java
 from quorate.backup.spark.session.tasks import FinishedTask, TaskAdvance, Work
-from quorate.backup.spark.warm.identity import identity
 from quorate.backup.spark.warm.messages import (
     ANSWERS,
     TAKEN,
-    Channel,
     ChannelLost,
-    Done,
+    CommandHello,
+    CommandRefused,
     Failed,
-    Hello,
+    JobDone,
+    JobProgress,
+    KeeperSilence,
     Order,
-    Progress,
     Query,
-    Ready,
-    Refused,
-    Run,
-    Silence,
+    RunJob,
     Slots,
+    SparkReady,
     Starting,
+    Status,
+    Stop,
+    WarmChannel,
 )
-from quorate.backup.spark.warm.place import PlaceUnusable, WarmPlace, warm_place
+from quorate.backup.spark.warm.place import PlaceUnusable, WarmPlace, identity, warm_place, warm_places
 from quorate.kernel.errors import QuorateError
 
 if TYPE_CHECKING:
@@ -61,8 +64,8 @@ class NoWarmSpark(QuorateError):
 class WarmSpark:
     """Runs jobs on a warm Spark as long as there is one, and on one of the command's own after that."""
 
-    def __init__(self, channel: Channel, start_own: Callable[[], OpenedSpark], say: Callable[[str], None]) -> None:
-        self._channel: Channel | None = channel
+    def __init__(self, channel: WarmChannel, start_own: Callable[[], OpenedSpark], say: Callable[[str], None]) -> None:
+        self._channel: WarmChannel | None = channel
         self._start_own = start_own
         self._own: OpenedSpark | None = None
         self._say = say
@@ -76,7 +79,7 @@ class WarmSpark:
         return self._own_spark().slots() if done is None else done.count
 
     def run(self, work: Work, tasks: Sequence[bytes], watcher: JobWatcher) -> list[bytes]:
-        def tell(progress: Progress) -> None:
+        def tell(progress: JobProgress) -> None:
             watcher.tasks_advanced([TaskAdvance(*each) for each in progress.advanced])
             watcher.tasks_finished([FinishedTask(*each) for each in progress.finished], progress.finished_count)
 
@@ -89,13 +92,13 @@ class WarmSpark:
     def query(self, action: "Callable[[SparkSession], Result]", watcher: QueryWatcher) -> Result:
         """One whose action can be pickled and gives a number."""
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: JobProgress) -> None:
             watcher.tasks_counted(progress.finished_count, progress.task_count)
 
         done: Any = self._ask(Query(pickle.dumps(action)), tell)
         return self._own_spark().query(action, watcher) if done is None else done.count
 
-    def _ask(self, request: msgspec.Struct, tell: Callable[[Progress], None]) -> Done | None:
+    def _ask(self, request: msgspec.Struct, tell: Callable[[JobProgress], None]) -> JobDone | None:
         """None where there is no warm Spark any more."""
         if self._channel is None:
             return None
@@ -103,9 +106,9 @@ class WarmSpark:
             self._channel.send(request)
             while True:
                 match self._channel.receive(_LONGEST_SILENCE_S):
-                    case Progress() as progress:
+                    case JobProgress() as progress:
                         tell(progress)
-                    case Done() as done:
+                    case JobDone() as done:
                         return done
                     case Failed(message):
                         raise QuorateError(message)
@@ -127,7 +130,7 @@ class WarmSpark:
             self._own = self._start_own()
         return self._own
 
-    def _cancel(self, channel: Channel) -> None:
+    def _cancel(self, channel: WarmChannel) -> None:
         """The keeper sees the end of what is said to it, cancels the job, and closes when that is done."""
         self._channel = None
         channel.end_sending()
@@ -138,17 +141,17 @@ class WarmSpark:
         channel.close()
 
 
-def _job(work: Work, tasks: Sequence[bytes]) -> Run:
+def _job(work: Work, tasks: Sequence[bytes]) -> RunJob:
     umask = os.umask(0o077)
     os.umask(umask)
     folder: bytes | None = None
     with suppress(OSError):
         folder = os.getcwdb()
     environment = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
-    return Run(pickle.dumps(work), tasks, environment, folder, umask)
+    return RunJob(pickle.dumps(work), tasks, environment, folder, umask)
 
 
-def connect(settings: SparkSettings, keep_warm_s: float, say: Callable[[str], None]) -> Channel:
+def connect(settings: SparkSettings, keep_warm_s: float, say: Callable[[str], None]) -> WarmChannel:
     """A keeper whose Spark is ready; ``NoWarmSpark`` says why there is none."""
     try:
         place = _place(settings)
@@ -174,7 +177,7 @@ class _Search:
         self._keeper: subprocess.Popen[bytes] | None = None
         self._started = 0
 
-    def channel(self) -> Channel:
+    def channel(self) -> WarmChannel:
         give_up_s = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < give_up_s:
             try:
@@ -183,10 +186,10 @@ class _Search:
                 self._start_keeper()
                 time.sleep(_POLL_S)
                 continue
-            channel = Channel(connection, ANSWERS)
+            channel = WarmChannel(connection, ANSWERS)
             try:
                 self._wait_until_ready(channel, give_up_s)
-            except Silence:
+            except KeeperSilence:
                 channel.close()
                 self._place.kill()
                 self._say("the warm Spark hangs and is replaced")
@@ -200,19 +203,19 @@ class _Search:
                 return channel
         raise NoWarmSpark(f"it did not start within {_START_TIMEOUT_S:.0f} s")
 
-    def _wait_until_ready(self, channel: Channel, give_up_s: float) -> None:
+    def _wait_until_ready(self, channel: WarmChannel, give_up_s: float) -> None:
         try:
             token = self._place.token()
         except OSError as error:
             raise NoWarmSpark(f"its token cannot be read: {error.strerror}") from None
-        channel.send(Hello(token, self._order.keep_warm_s))
+        channel.send(CommandHello(token, self._order.keep_warm_s))
         while time.monotonic() < give_up_s:
             match channel.receive(_ANSWER_TIMEOUT_S):
-                case Ready():
+                case SparkReady():
                     return
                 case Starting():
                     pass
-                case Refused(message):
+                case CommandRefused(message):
                     raise NoWarmSpark(message)
                 case other:
                     raise ChannelLost(f"it says {type(other).__name__}")
@@ -260,3 +263,59 @@ def _last_words(keeper: "subprocess.Popen[bytes]") -> str:
     assert keeper.stdout is not None
     lines = keeper.stdout.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
+
+
+_LOOK_TIMEOUT_S: Final = 3.0
+
+
+class Visit(NamedTuple):
+    place: WarmPlace
+    status: Status | None  # None where it does not answer.
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all its processes: what is theirs alone, and their shares of the rest. Nothing where nobody says."""
+        keeper = self.place.keeper_pid()
+        return 0 if keeper is None else sum(_memory_bytes(pid) for pid in (keeper, *_descendants(keeper)))
+
+
+def visit_all() -> list[Visit]:
+    return [Visit(place, _ask(place, stops=False)) for place in warm_places() if not place.is_empty()]
+
+
+def end(visit: Visit) -> None:
+    """By its own hand, or where it does not answer, at once."""
+    if _ask(visit.place, stops=True) is None:
+        visit.place.kill()
+
+
+def _ask(place: WarmPlace, *, stops: bool) -> Status | None:
+    try:
+        connection = place.dial(_LOOK_TIMEOUT_S)
+        with closing(connection):
+            channel = WarmChannel(connection, ANSWERS)
+            channel.send(CommandHello(place.token(), None))
+            answer = channel.receive(_LOOK_TIMEOUT_S)
+            if stops:
+                channel.send(Stop())
+    except (OSError, ChannelLost):
+        return None
+    return answer if isinstance(answer, Status) else None
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in children.read_text().split():
+                found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _memory_bytes(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -26,7 +26,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     keep_warm_s: float
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
+class CommandHello(msgspec.Struct, frozen=True, tag=True):
     token: str
     keep_warm_s: float | None  # None: only looks, and is no command that Spark is kept for.
 
@@ -35,7 +35,7 @@ class Slots(msgspec.Struct, frozen=True, tag=True):
     """How many tasks run at once?"""
 
 
-class Run(msgspec.Struct, frozen=True, tag=True):
+class RunJob(msgspec.Struct, frozen=True, tag=True):
     work: bytes  # Pickled, for the workers alone.
     tasks: Sequence[bytes]
     environment: dict[bytes, bytes]  # Of the command.
@@ -55,7 +55,7 @@ class Starting(msgspec.Struct, frozen=True, tag=True):
     """Said once a second until Spark is ready."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class SparkReady(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
@@ -71,13 +71,13 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     master: str
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class CommandRefused(msgspec.Struct, frozen=True, tag=True):
     """The connection ends with it."""
 
     message: str
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class JobProgress(msgspec.Struct, frozen=True, tag=True):
     """Said about once a second while a job runs, so that silence means that something hangs."""
 
     finished_count: int = 0
@@ -92,24 +92,26 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
+class JobDone(msgspec.Struct, frozen=True, tag=True):
     rows: Sequence[bytes] = ()
     count: int = 0
 
 
-REQUESTS: Final = msgspec.msgpack.Decoder(Hello | Slots | Run | Query | Stop)
-ANSWERS: Final = msgspec.msgpack.Decoder(Starting | Ready | Status | Refused | Progress | Failed | Done)
+REQUESTS: Final = msgspec.msgpack.Decoder(CommandHello | Slots | RunJob | Query | Stop)
+ANSWERS: Final = msgspec.msgpack.Decoder(
+    Starting | SparkReady | Status | CommandRefused | JobProgress | Failed | JobDone
+)
 
 
 class ChannelLost(Exception):
     """The other side has gone, is silent, or says what nobody understands."""
 
 
-class Silence(ChannelLost):
+class KeeperSilence(ChannelLost):
     """It is still there and says nothing."""
 
 
-class Channel:
+class WarmChannel:
     """One side of a connection."""
 
     def __init__(self, connection: socket.socket, decoder: "msgspec.msgpack.Decoder[Any]") -> None:
@@ -135,7 +137,7 @@ class Channel:
                 raise ChannelLost(f"a message of {size_bytes} bytes is too long")
             return self._decoder.decode(self._exactly(size_bytes))
         except TimeoutError:
-            raise Silence(f"no word for {timeout_s:g} s") from None
+            raise KeeperSilence(f"no word for {timeout_s:g} s") from None
         except (OSError, msgspec.MsgspecError) as error:
             raise ChannelLost(str(error)) from None
 

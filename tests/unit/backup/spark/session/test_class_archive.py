@@ -1,7 +1,8 @@
 import os
 from pathlib import Path
 
-from quorate.backup.spark.session.class_archive import ClassArchive, cache_folder, record_in_background
+from quorate.backup.spark.session.class_archive import ClassArchive, record_in_background
+from quorate.backup.spark.session.launching import cache_folder
 from quorate.backup.spark.session.settings import SparkSettings
 from tests.eventually import eventually
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.backup.spark.session.tasks import Outcome, Report, ignore
-from quorate.backup.spark.warm.carried_work import CarriedWork, environment_changes
+from quorate.backup.spark.session.tasks import CarriedWork, Outcome, Report, environment_changes, ignore
 from quorate.kernel.errors import QuorateError
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quorate.backup.spark.session.settings import SparkSettings
-from quorate.backup.spark.warm.identity import identity
+from quorate.backup.spark.warm.place import identity
 
 JAVA = Path("/nowhere/bin/java")
 ENVIRONMENT = {"HOME": "/home/me", "PYTHONPATH": "/lib"}

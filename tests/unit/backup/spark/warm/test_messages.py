@@ -7,26 +7,35 @@ from contextlib import suppress
 
 import pytest
 
-from quorate.backup.spark.warm.messages import ANSWERS, REQUESTS, Channel, ChannelLost, Done, Hello, Run, Silence
+from quorate.backup.spark.warm.messages import (
+    ANSWERS,
+    REQUESTS,
+    ChannelLost,
+    CommandHello,
+    JobDone,
+    KeeperSilence,
+    RunJob,
+    WarmChannel,
+)
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, Channel]]:
+def pair() -> Iterator[tuple[socket.socket, WarmChannel]]:
     raw, theirs = socket.socketpair()
-    channel = Channel(theirs, REQUESTS)
+    channel = WarmChannel(theirs, REQUESTS)
     yield raw, channel
     raw.close()
     channel.close()
 
 
-def test_a_message_arrives_as_it_was_sent(pair: tuple[socket.socket, Channel]) -> None:
+def test_a_message_arrives_as_it_was_sent(pair: tuple[socket.socket, WarmChannel]) -> None:
     raw, channel = pair
-    sent = Run(b"work", [b"1", b"2"], {b"NAME": b"\xff"}, b"/tmp/\xfe", 0o22)
-    Channel(raw, ANSWERS).send(sent)
+    sent = RunJob(b"work", [b"1", b"2"], {b"NAME": b"\xff"}, b"/tmp/\xfe", 0o22)
+    WarmChannel(raw, ANSWERS).send(sent)
     assert channel.receive(10) == sent
 
-    channel.send(Done([b"row"], 1))
-    assert Channel(raw, ANSWERS).receive(10) == Done([b"row"], 1)
+    channel.send(JobDone([b"row"], 1))
+    assert WarmChannel(raw, ANSWERS).receive(10) == JobDone([b"row"], 1)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +51,7 @@ def test_a_message_arrives_as_it_was_sent(pair: tuple[socket.socket, Channel]) -
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_bytes_that_say_nothing_end_the_connection(pair: tuple[socket.socket, Channel], data: bytes) -> None:
+def test_bytes_that_say_nothing_end_the_connection(pair: tuple[socket.socket, WarmChannel], data: bytes) -> None:
     raw, channel = pair
     raw.sendall(data)
     raw.shutdown(socket.SHUT_WR)
@@ -50,19 +59,19 @@ def test_bytes_that_say_nothing_end_the_connection(pair: tuple[socket.socket, Ch
         channel.receive(10, max_bytes=4096)
 
 
-def test_silence_is_told_from_an_end(pair: tuple[socket.socket, Channel]) -> None:
+def test_silence_is_told_from_an_end(pair: tuple[socket.socket, WarmChannel]) -> None:
     raw, channel = pair
-    with pytest.raises(Silence):
+    with pytest.raises(KeeperSilence):
         channel.receive(0.01)
     raw.sendall(struct.pack(">I", 100) + b"half")
-    with pytest.raises(Silence):
+    with pytest.raises(KeeperSilence):
         channel.receive(0.01)
 
 
-def test_end_of_the_other_side_is_seen_without_waiting(pair: tuple[socket.socket, Channel]) -> None:
+def test_end_of_the_other_side_is_seen_without_waiting(pair: tuple[socket.socket, WarmChannel]) -> None:
     raw, channel = pair
     assert not channel.has_ended()
-    Channel(raw, ANSWERS).send(Hello("token", None))
+    WarmChannel(raw, ANSWERS).send(CommandHello("token", None))
     assert not channel.has_ended()
     channel.receive(10)
 
@@ -71,11 +80,11 @@ def test_end_of_the_other_side_is_seen_without_waiting(pair: tuple[socket.socket
     assert channel.has_ended()
 
 
-def test_who_reads_nothing_is_seen(pair: tuple[socket.socket, Channel]) -> None:
+def test_who_reads_nothing_is_seen(pair: tuple[socket.socket, WarmChannel]) -> None:
     assert pair[1].takes_more()
     other, theirs = socket.socketpair()
     theirs.setblocking(False)
-    full = Channel(theirs, REQUESTS)
+    full = WarmChannel(theirs, REQUESTS)
     with suppress(BlockingIOError):
         while True:
             theirs.send(b"x" * 65536)

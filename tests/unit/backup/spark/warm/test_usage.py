@@ -2,7 +2,7 @@
 
 import math
 
-from quorate.backup.spark.warm.usage import Usage
+from quorate.backup.spark.warm.keeper import Usage
 
 
 def test_nobody_ever_came() -> None:

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from quorate.backup.config import SparkConfig
 from quorate.cli.commands import app
-from quorate.cli.spark_options import spark_settings
+from quorate.cli.spark import spark_settings
 from quorate.kernel.errors import QuorateError
 
 FILE = SparkConfig(remote="sc://file:1", conf={"spark.a": "file", "spark.b": "file"})
