@@ -101,8 +101,8 @@ class FetchedBatches(msgspec.Struct, frozen=True, kw_only=True):
     is_last: bool
 
     def walk(self) -> list[FetchedBatch]:
-        """Where each batch lies in the data. To be asked for while the data is there."""
-        return walk_batches(self.data)
+        """Where each batch lies in the data. To be asked for while the data is there, unless there is no batch."""
+        return walk_batches(self.data) if self.batch_count else []
 
 
 class RangeFailed(msgspec.Struct, frozen=True, kw_only=True):
