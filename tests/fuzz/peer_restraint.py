@@ -8,8 +8,7 @@ from struct import error as StructError  # noqa: N812 - an exception, whatever t
 from struct import pack, unpack_from
 from typing import Final
 
-import msgspec
-
+from quorate.kernel.errors import UNREADABLE
 from quorate.protocol.apis import find_api
 from quorate.quorum.core import leader_requests as q
 from quorate.quorum.core.messages import VoteRequest, decode_message
@@ -42,7 +41,7 @@ class PeerRestraint:
             if frame[0] == FrameKind.REQUEST:
                 channel, payload = frame[1 + _CORRELATION_BYTES], frame[2 + _CORRELATION_BYTES :]
                 return self._permits_request(channel, payload) and not is_voter
-        except (msgspec.MsgspecError, StructError, ValueError, IndexError):
+        except (*UNREADABLE, StructError, IndexError):
             return True
         return True
 
