@@ -24,6 +24,14 @@ from quorate.protocol.primitives import read_uuid
 from quorate.protocol.schema import Response
 
 _read: Final = None if native is None else native.read_request
+_write_produced: Final = None if native is None else native.encode_produced
+_write_fetched: Final = None if native is None else native.encode_fetched
+_TOPIC_IDS_FROM: Final = 13
+#: Behind the records: nothing more about the partition, the topic and the whole.
+_TAIL: Final = bytes(3)
+#: The defaults themselves, as handlers leave them where there is nothing to say.
+_PRODUCED: Final = PartitionProduceResponse()
+_FETCHED: Final = PartitionData()
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 
 HotRequest = ProduceRequest | FetchRequest
@@ -90,16 +98,6 @@ def _fetch_topic(found: tuple[Any, ...]) -> FetchTopic:
     if type(topic) is str:
         return FetchTopic(topic=topic, partitions=partitions)
     return FetchTopic(topic_id=read_uuid(topic), partitions=partitions)
-
-
-_write_produced: Final = None if native is None else native.encode_produced
-_write_fetched: Final = None if native is None else native.encode_fetched
-_TOPIC_IDS_FROM: Final = 13
-#: Behind the records: nothing more about the partition, the topic and the whole.
-_TAIL: Final = bytes(3)
-#: The defaults themselves, as handlers leave them where there is nothing to say.
-_PRODUCED: Final = PartitionProduceResponse()
-_FETCHED: Final = PartitionData()
 
 
 def encode_hot_response(correlation_id: int, response: Response, version: int) -> Sequence[Buffer | FileRegion]:

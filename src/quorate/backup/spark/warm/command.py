@@ -53,6 +53,7 @@ _START_TIMEOUT_S: Final = 120.0
 _ANSWER_TIMEOUT_S: Final = 15.0  # A keeper answers at once, and once a second while its Spark starts or is asked.
 _LONGEST_SILENCE_S: Final = 60.0  # Of one that runs a job: it finds out itself, and sooner, where its JVM hangs.
 _CANCEL_TIMEOUT_S: Final = 5.0
+_LOOK_TIMEOUT_S: Final = 3.0
 _POLL_S: Final = 0.02
 _ATTEMPTS: Final = 3
 
@@ -263,9 +264,6 @@ def _last_words(keeper: "subprocess.Popen[bytes]") -> str:
     assert keeper.stdout is not None
     lines = keeper.stdout.read().decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
-
-
-_LOOK_TIMEOUT_S: Final = 3.0
 
 
 class Visit(NamedTuple):

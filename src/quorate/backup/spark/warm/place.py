@@ -37,6 +37,12 @@ _DOOMED: Final = "ended-"
 _PRIVATE: Final = 0o700
 _LONGEST_ADDRESS: Final = 100  # In bytes; the system's own limit is 108, with an end.
 _BACKLOG: Final = 64
+_AT_THE_START = (
+    *("PYTHON", "PYSPARK", "SPARK", "HADOOP", "QUORATE"),
+    *("JAVA", "JDK", "_JAVA", "LD_", "MALLOC", "GLIBC", "LC_", "LANG", "TZ"),
+)
+# Every shell sets them anew.
+_OF_THE_SHELL = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "TERM", "COLUMNS", "LINES"})
 
 
 class PlaceUnusable(QuorateError):
@@ -248,14 +254,6 @@ def _process(pid: int) -> Process:
     except (OSError, IndexError):
         began = ""
     return Process(pid, began)
-
-
-_AT_THE_START = (
-    *("PYTHON", "PYSPARK", "SPARK", "HADOOP", "QUORATE"),
-    *("JAVA", "JDK", "_JAVA", "LD_", "MALLOC", "GLIBC", "LC_", "LANG", "TZ"),
-)
-# Every shell sets them anew.
-_OF_THE_SHELL = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "TERM", "COLUMNS", "LINES"})
 
 
 def identity(settings: SparkSettings, java: Path, environment: Mapping[str, str], folder: str, umask: int) -> str:
